@@ -1,0 +1,419 @@
+//! What the outside tells the engine: plain facts about objects, and the
+//! events that carry them.
+//!
+//! Facts hold strings and integers only; the world interns them on arrival.
+//! Units are fixed by name: `cpu` in milli-cores, `memory` and
+//! `ephemeral-storage` in bytes, every other resource in whole units; time is
+//! milliseconds since the epoch. This file does not know Kubernetes types.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Milliseconds since the Unix epoch (or since the start of a simulation).
+pub type Millis = i64;
+
+/// Amounts by resource name; see the module text for units.
+pub type Amounts = BTreeMap<String, i64>;
+
+/// Namespace and name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ObjectKey {
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// A key from its two parts.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaintEffect {
+    /// New pods stay away.
+    NoSchedule,
+    /// New pods stay away when there is room elsewhere.
+    PreferNoSchedule,
+    /// New pods stay away, running ones are removed.
+    NoExecute,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Taint {
+    /// The taint's key.
+    pub key: String,
+    /// Its value; empty when none.
+    pub value: String,
+    /// What it does.
+    pub effect: TaintEffect,
+}
+
+/// A toleration of a pod, as in the core API.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Toleration {
+    /// The key; empty (with `Exists`) matches every taint.
+    pub key: String,
+    /// How the value is compared.
+    pub operator: TolerationOperator,
+    /// The value that `Equal`, `Lt` and `Gt` compare with.
+    pub value: String,
+    /// `None` matches every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+/// How a toleration compares values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TolerationOperator {
+    /// Any value.
+    Exists,
+    /// The same value.
+    Equal,
+    /// The taint's integer is below the toleration's.
+    Lt,
+    /// The taint's integer is above the toleration's.
+    Gt,
+}
+
+/// A node, as the scheduler needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct NodeFacts {
+    /// The object's UID: identity.
+    pub uid: String,
+    /// The node's name.
+    pub name: String,
+    /// All its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints, the cordon taint included where the API has it.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Condition Ready is True (absent counts as not ready).
+    pub ready: bool,
+    /// `status.allocatable`.
+    pub allocatable: Amounts,
+}
+
+/// An operator of a node selector requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SelectorOperator {
+    /// The label's value is one of the list.
+    In,
+    /// The label is absent or its value is not in the list.
+    NotIn,
+    /// The label is present.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+    /// The label's integer is above the one value.
+    Gt,
+    /// The label's integer is below the one value.
+    Lt,
+}
+
+/// One requirement on a node's labels, or on its name (`matchFields`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    /// The label key; ignored for fields.
+    pub key: String,
+    /// How to compare.
+    pub operator: SelectorOperator,
+    /// What to compare with.
+    pub values: Vec<String>,
+    /// True when this is `matchFields: metadata.name`.
+    pub on_name: bool,
+}
+
+/// One node selector term: all requirements must hold. An empty term matches nothing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NodeTerm {
+    /// The requirements, all of which must hold.
+    pub requirements: Vec<Requirement>,
+}
+
+/// A host port a pod occupies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// Host address; empty or `0.0.0.0` means every address.
+    pub ip: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// The port number.
+    pub port: i32,
+}
+
+/// Everything about a pod that decides where it fits, and nothing else.
+/// Equal shapes are interned and share every cached answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ShapeFacts {
+    /// Effective requests (containers, sidecars, init phases, overhead), `pods` excluded.
+    pub requests: Amounts,
+    /// `spec.nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// Required node affinity: one of the terms must match; `None` when absent.
+    pub required_affinity: Option<Vec<NodeTerm>>,
+    /// Preferred node affinity: weight and term.
+    pub preferred_affinity: Vec<(i32, NodeTerm)>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Host ports.
+    pub host_ports: Vec<HostPort>,
+    /// Keys that were recognised but are not supported yet, such as `gpu-fraction`.
+    pub unsupported: BTreeSet<String>,
+}
+
+/// Where a pod is in its life, as far as room is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum PodPhase {
+    /// Not started yet (with or without a node).
+    #[default]
+    Pending,
+    /// Running, or in a phase that still holds room.
+    Running,
+    /// Ended well: holds no room.
+    Succeeded,
+    /// Ended badly: holds no room.
+    Failed,
+}
+
+/// A pod, as the scheduler needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PodFacts {
+    /// The object's UID: identity.
+    pub uid: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// Creation time.
+    pub created: Millis,
+    /// True when this scheduler is asked to place it; others only hold room.
+    pub ours: bool,
+    /// Name of its PodGroup in the same namespace.
+    pub gang: Option<String>,
+    /// Leaf subgroup it belongs to; `None` is the implicit leaf.
+    pub subgroup: Option<String>,
+    /// Rank within the gang, where the workload has one.
+    pub index: Option<u32>,
+    /// True for pods that go first within their gang (masters, launchers, heads).
+    pub leader: bool,
+    /// What decides where it fits.
+    pub shape: ShapeFacts,
+    /// `spec.nodeName`, when set.
+    pub node: Option<String>,
+    /// Phase.
+    pub phase: PodPhase,
+    /// A deletion timestamp is set.
+    pub terminating: bool,
+    /// Has scheduling gates.
+    pub gated: bool,
+    /// The `berth.scheduler/decision` mark (`<id>/<n>`), when present.
+    pub decision: Option<String>,
+}
+
+/// A topology constraint of a gang or subgroup, as written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ConstraintFacts {
+    /// Topology name; `None` falls to the default topology.
+    pub topology: Option<String>,
+    /// Hard level: label or alias.
+    pub required: Option<String>,
+    /// Soft level: label or alias.
+    pub preferred: Option<String>,
+}
+
+impl ConstraintFacts {
+    /// True when no level is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.required.is_none() && self.preferred.is_none()
+    }
+}
+
+/// A subgroup of a gang: a node of its tree.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SubgroupFacts {
+    /// Its name, unique in the gang.
+    pub name: String,
+    /// Name of the parent subgroup; `None` under the root.
+    pub parent: Option<String>,
+    /// Minimum of pods, for a leaf.
+    pub min_member: Option<u32>,
+    /// Minimum of ready children, for an inner node; `None` means all.
+    pub min_subgroup: Option<u32>,
+    /// Its own constraint.
+    pub constraint: ConstraintFacts,
+    /// Set by grouping for segments: the preferred level is the lowest one of the
+    /// topology, never beyond the required one (placement.md section 8).
+    pub auto_preferred: bool,
+}
+
+/// A mistake in an object, found before or inside the engine. Keeps the gang pending.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Problem {
+    /// Stable CamelCase code, such as `InvalidSegmentSize`.
+    pub code: &'static str,
+    /// The object, such as `PyTorchJob/train`, or empty when it is the gang itself.
+    pub object: String,
+    /// The annotation, label or field.
+    pub key: String,
+    /// The value found.
+    pub value: String,
+    /// What is allowed, as a phrase.
+    pub allowed: String,
+}
+
+/// A gang: one PodGroup.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct GangFacts {
+    /// The object's UID: identity.
+    pub uid: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// The workload the user wrote, such as `Job/trainer`; empty when unknown.
+    pub owner: String,
+    /// Leaf queue.
+    pub queue: String,
+    /// Priority value; larger first.
+    pub priority: i32,
+    /// May be preempted.
+    pub preemptible: bool,
+    /// Creation time.
+    pub created: Millis,
+    /// Minimum of pods when there are no subgroups; `None` is 1.
+    pub min_member: Option<u32>,
+    /// Minimum of ready parent-less subgroups; `None` is all.
+    pub min_subgroup: Option<u32>,
+    /// Constraint of the whole gang.
+    pub constraint: ConstraintFacts,
+    /// The flat list that encodes the tree.
+    pub subgroups: Vec<SubgroupFacts>,
+    /// Mistakes that keep it pending.
+    pub problems: Vec<Problem>,
+}
+
+/// One resource of a queue. `None` means unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueAmount {
+    /// Deserved amount, in thousandths of the unit.
+    pub quota_millis: Option<i64>,
+    /// Hard limit, in thousandths of the unit.
+    pub limit_millis: Option<i64>,
+    /// Over-quota weight, in thousandths.
+    pub weight_millis: i64,
+}
+
+impl QueueAmount {
+    /// No limit, no quota bound, weight one.
+    pub const UNLIMITED: Self = Self { quota_millis: None, limit_millis: None, weight_millis: 1000 };
+}
+
+/// A queue. Units: GPUs, milli-cores and megabytes (10^6 bytes), each in thousandths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// Its name (cluster-scoped).
+    pub name: String,
+    /// Parent queue; `None` at the top.
+    pub parent: Option<String>,
+    /// Larger is served first.
+    pub priority: i64,
+    /// Creation time.
+    pub created: Millis,
+    /// GPUs.
+    pub gpu: QueueAmount,
+    /// Milli-cores.
+    pub cpu: QueueAmount,
+    /// Megabytes.
+    pub memory: QueueAmount,
+}
+
+/// One level of a topology.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LevelFacts {
+    /// The node label.
+    pub label: String,
+    /// Another name a workload may use.
+    pub alias: Option<String>,
+}
+
+/// A Topology object.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TopologyFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// Its name (cluster-scoped).
+    pub name: String,
+    /// Levels, widest first.
+    pub levels: Vec<LevelFacts>,
+    /// Annotated as the default topology.
+    pub default: bool,
+}
+
+/// How a Binding that was sent ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BindResult {
+    /// The pod is bound to the node we chose.
+    Bound,
+    /// Refused for now: try again after the backoff.
+    Transient(String),
+    /// Refused for good: the gang is released. Holds the API's own text.
+    Permanent(String),
+    /// The outcome is not known: the pod must be read again.
+    Unknown(String),
+}
+
+/// Something that happened outside. All objects are keyed by UID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A node appeared or changed.
+    NodeUpsert(NodeFacts),
+    /// A node is gone (by UID).
+    NodeDelete(String),
+    /// A pod appeared or changed.
+    PodUpsert(PodFacts),
+    /// A pod is gone (by UID).
+    PodDelete(String),
+    /// A gang appeared or changed.
+    GangUpsert(GangFacts),
+    /// A gang is gone (by UID).
+    GangDelete(String),
+    /// A queue appeared or changed.
+    QueueUpsert(QueueFacts),
+    /// A queue is gone (by UID).
+    QueueDelete(String),
+    /// A topology appeared or changed.
+    TopologyUpsert(TopologyFacts),
+    /// A topology is gone (by UID).
+    TopologyDelete(String),
+    /// Volumes or claims of a pod are being prepared; its room is kept.
+    PreparationStarted(String),
+    /// Preparation of a pod succeeded.
+    PreparationDone(String),
+    /// Preparation of a pod failed, with the reason.
+    PreparationFailed(String, String),
+    /// A Binding left for the API server (pod UID).
+    BindSent(String),
+    /// How it ended (pod UID).
+    BindEnded(String, BindResult),
+    /// An eviction left for the API server (pod UID).
+    EvictSent(String),
+    /// The eviction was accepted (pod UID).
+    EvictAccepted(String),
+    /// The eviction was refused by a disruption budget, with the API's text.
+    EvictRefused(String, String),
+    /// Room on a node is held for a gang (gang UID, node name, amounts).
+    Held(String, String, Amounts),
+    /// All holds of a gang are released (gang UID).
+    Released(String),
+    /// A gang must wait until this moment (gang UID), with the reason.
+    Backoff(String, Millis, String),
+    /// Initial lists are complete: decisions may begin.
+    Synced,
+    /// This process leads, or no longer does.
+    LeadershipChanged(bool),
+}

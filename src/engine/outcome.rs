@@ -1,0 +1,393 @@
+//! What the engine answers: decisions, and verdicts about what must wait.
+//! Data only; text is made at the edges.
+
+use crate::facts::{Millis, ObjectKey};
+
+/// What one call of `schedule` decided.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Decisions in the order they were taken; each is one gang, whole.
+    pub decisions: Vec<Decision>,
+    /// Gangs (by UID) whose report changed in this pass: re-read with `World::gang_report`.
+    pub changed: Vec<String>,
+    /// Ask again no later than this moment, even without an event.
+    pub next_wakeup: Option<Millis>,
+    /// Search steps used.
+    pub steps: u64,
+}
+
+/// One gang's placement, decided at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Running number, unique within the world.
+    pub id: u64,
+    /// UID of the gang.
+    pub gang_uid: String,
+    /// Namespace and name of the gang.
+    pub gang: ObjectKey,
+    /// Every pod that was given a node.
+    pub placements: Vec<Placement>,
+    /// How good it is.
+    pub quality: Quality,
+}
+
+/// One pod and its node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Placement {
+    /// UID of the pod.
+    pub pod_uid: String,
+    /// Namespace and name of the pod.
+    pub pod: ObjectKey,
+    /// Leaf subgroup name, empty for the implicit leaf.
+    pub subgroup: String,
+    /// The node's name.
+    pub node: String,
+    /// The node's UID.
+    pub node_uid: String,
+}
+
+/// Whether anything better exists for the objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum QualityStatus {
+    /// Proven: nothing better exists.
+    Optimal,
+    /// Within the stated gap of a proven bound.
+    Bounded,
+    /// Legal, with no proof.
+    #[default]
+    Unknown,
+}
+
+/// Quality of a placement for objective `kai` (placement.md section 3).
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Quality {
+    /// Proof status.
+    pub status: QualityStatus,
+    /// Score in thousandths: 1000 means nothing better exists.
+    pub score_millis: u32,
+    /// The topology that was used; empty when none.
+    pub topology: String,
+    /// The smallest domain that holds the whole gang, as (label, value); empty is the whole cluster.
+    pub containing: DomainPath,
+    /// Domains used per level, widest first, against what no placement can beat.
+    pub levels: Vec<LevelQuality>,
+}
+
+/// One level of a quality report.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LevelQuality {
+    /// The level's label.
+    pub level: String,
+    /// Domains touched.
+    pub domains: u32,
+    /// No placement of this gang can touch fewer inside the containing domain.
+    pub lower_bound: u32,
+}
+
+/// A domain as the list of (label, value) from the widest level down.
+pub type DomainPath = Vec<(String, String)>;
+
+/// State of a gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GangState {
+    /// Its minimum has places.
+    Placed,
+    /// Some pods run, below the minimum.
+    Partial,
+    /// Waiting.
+    Pending,
+}
+
+/// State of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodState {
+    /// Was already on a node when the engine first saw it.
+    Running,
+    /// Placed by this engine.
+    Bound,
+    /// Waiting for a place.
+    Pending,
+    /// Has scheduling gates.
+    Gated,
+    /// Over: succeeded or failed.
+    Done,
+}
+
+/// What the engine knows of a gang now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GangReport {
+    /// UID.
+    pub uid: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// The workload the user wrote.
+    pub owner: String,
+    /// Queue name.
+    pub queue: String,
+    /// State.
+    pub state: GangState,
+    /// Effective minimum of pods: the sum over the subgroups that must be ready.
+    pub min_member: u32,
+    /// Live pods (gated ones included).
+    pub pods: u32,
+    /// Pods that have a node.
+    pub bound: u32,
+    /// Quality of the latest placement; `None` while pending.
+    pub quality: Option<Quality>,
+    /// Why pods wait; the blocking reason first. Empty when nothing waits.
+    pub reasons: Vec<Reason>,
+}
+
+/// Stable reason codes. Each has a section in docs/reasons.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// The object holds a mistake; `Reason::problem` says which.
+    Problem,
+    /// A recognised key that is not supported yet.
+    UnsupportedFeature,
+    /// The queue named does not exist.
+    QueueNotFound,
+    /// The queue named has children; only leaves take work.
+    QueueNotLeaf,
+    /// A limit of the queue or of an ancestor would be passed.
+    QueueOverLimit,
+    /// Fewer pods exist than the minimum.
+    NotEnoughPods,
+    /// Pods are held by scheduling gates.
+    PodsGated,
+    /// No domain of the required level can hold the (sub)group.
+    RequiredDomainTooSmall,
+    /// The domain that running members pin is full.
+    PinnedDomainFull,
+    /// Running members already violate the required level.
+    AlreadySplit,
+    /// Every subgroup fits alone, not all together.
+    SubgroupsDoNotFitTogether,
+    /// The cluster (or the nodes that pass the rules) has too little room.
+    NotEnoughRoom,
+    /// No node passes the pod's rules, room aside.
+    NoNodeMatches,
+    /// The search ended before an answer: not a proof.
+    NotFoundWithinBudget,
+    /// A Binding was refused; waiting before the next try.
+    BindRefused,
+}
+
+impl Code {
+    /// Every code, for documentation checks.
+    pub const ALL: [Code; 15] = [
+        Code::Problem,
+        Code::UnsupportedFeature,
+        Code::QueueNotFound,
+        Code::QueueNotLeaf,
+        Code::QueueOverLimit,
+        Code::NotEnoughPods,
+        Code::PodsGated,
+        Code::RequiredDomainTooSmall,
+        Code::PinnedDomainFull,
+        Code::AlreadySplit,
+        Code::SubgroupsDoNotFitTogether,
+        Code::NotEnoughRoom,
+        Code::NoNodeMatches,
+        Code::NotFoundWithinBudget,
+        Code::BindRefused,
+    ];
+
+    /// The stable CamelCase name (that of the problem itself for `Problem`).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Problem => "Problem",
+            Code::UnsupportedFeature => "UnsupportedFeature",
+            Code::QueueNotFound => "QueueNotFound",
+            Code::QueueNotLeaf => "QueueNotLeaf",
+            Code::QueueOverLimit => "QueueOverLimit",
+            Code::NotEnoughPods => "NotEnoughPods",
+            Code::PodsGated => "PodsGated",
+            Code::RequiredDomainTooSmall => "RequiredDomainTooSmall",
+            Code::PinnedDomainFull => "PinnedDomainFull",
+            Code::AlreadySplit => "AlreadySplit",
+            Code::SubgroupsDoNotFitTogether => "SubgroupsDoNotFitTogether",
+            Code::NotEnoughRoom => "NotEnoughRoom",
+            Code::NoNodeMatches => "NoNodeMatches",
+            Code::NotFoundWithinBudget => "NotFoundWithinBudget",
+            Code::BindRefused => "BindRefused",
+        }
+    }
+
+    /// True when a new node could help: then, and only then, the pod condition
+    /// says `Unschedulable` (autoscalers buy machines on it).
+    #[must_use]
+    pub fn new_node_could_help(self) -> bool {
+        matches!(
+            self,
+            Code::RequiredDomainTooSmall
+                | Code::PinnedDomainFull
+                | Code::SubgroupsDoNotFitTogether
+                | Code::NotEnoughRoom
+                | Code::NoNodeMatches
+                | Code::NotFoundWithinBudget
+        )
+    }
+}
+
+/// What `has` and `needs` count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Unit {
+    /// Pods.
+    #[default]
+    Pods,
+    /// Segments: subgroups of one size that each need one domain.
+    Segments,
+    /// Subgroups.
+    Subgroups,
+}
+
+/// One reason: data, never prose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What kind of reason.
+    pub code: Code,
+    /// The subgroup it speaks of; empty is the whole gang.
+    pub subgroup: String,
+    /// Topology and level it speaks of (label), when one blocks.
+    pub topology: Option<String>,
+    /// The blocking level's label.
+    pub level: Option<String>,
+    /// The best domain: it comes nearest to enough.
+    pub best_domain: Option<DomainPath>,
+    /// What `has` and `needs` count.
+    pub unit: Unit,
+    /// How many the best domain holds, live ones included.
+    pub has: u32,
+    /// How many are needed.
+    pub needs: u32,
+    /// Nodes in the domain (or the cluster) that each rule refuses, by rule, most first.
+    pub refusals: Vec<(Rule, u32)>,
+    /// Nodes without the level's label that could have taken these pods otherwise.
+    pub unlabelled_nodes: u32,
+    /// The mistake, for `Code::Problem`; the key, for `Code::UnsupportedFeature`.
+    pub problem: Option<crate::facts::Problem>,
+    /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
+    pub queue: Option<QueueBlock>,
+    /// Free text of the API server, for `Code::BindRefused`.
+    pub detail: String,
+    /// Smallest changes that would help.
+    pub fixes: Vec<Fix>,
+}
+
+impl Reason {
+    /// A reason with a code and nothing else.
+    #[must_use]
+    pub fn new(code: Code) -> Self {
+        Self {
+            code,
+            subgroup: String::new(),
+            topology: None,
+            level: None,
+            best_domain: None,
+            unit: Unit::Pods,
+            has: 0,
+            needs: 0,
+            refusals: Vec::new(),
+            unlabelled_nodes: 0,
+            problem: None,
+            queue: None,
+            detail: String::new(),
+            fixes: Vec::new(),
+        }
+    }
+
+    /// The code that users see: that of the mistake itself when there is one.
+    #[must_use]
+    pub fn code_name(&self) -> &'static str {
+        match (&self.code, &self.problem) {
+            (Code::Problem, Some(problem)) => problem.code,
+            (code, _) => code.name(),
+        }
+    }
+}
+
+/// A queue that blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueBlock {
+    /// The queue whose limit would be passed, or the queue that is wrong.
+    pub queue: String,
+    /// `gpu`, `cpu` or `memory`; empty when no limit is concerned.
+    pub resource: &'static str,
+    /// The limit, in thousandths of GPUs, milli-cores or megabytes.
+    pub limit_millis: i64,
+    /// Used now, same unit.
+    pub used_millis: i64,
+    /// Asked, same unit.
+    pub asked_millis: i64,
+}
+
+/// A rule that refuses a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// Too little of a resource is free (its name; `pods` is the pod count).
+    Insufficient(String),
+    /// `nodeSelector` or required node affinity does not match.
+    NodeAffinity,
+    /// A taint (its key) is not tolerated.
+    Taint(String),
+    /// The node is cordoned.
+    Cordoned,
+    /// The node is not ready.
+    NotReady,
+    /// A host port is taken (its number).
+    HostPort(i32),
+    /// The node has no label of the level.
+    MissingLabel(String),
+}
+
+/// What kind of change would help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FixKind {
+    /// Free room for `count` more pods of this shape in a domain.
+    FreeCapacity,
+    /// Relax the required level to a wider one.
+    RelaxLevel,
+    /// Label nodes so that they take part in a level.
+    LabelNodes,
+    /// Uncordon nodes.
+    Uncordon,
+    /// Raise a queue's limit.
+    RaiseLimit,
+    /// Correct the value named.
+    CorrectValue,
+    /// Create the object named.
+    CreateObject,
+}
+
+impl FixKind {
+    /// The stable CamelCase name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FixKind::FreeCapacity => "FreeCapacity",
+            FixKind::RelaxLevel => "RelaxLevel",
+            FixKind::LabelNodes => "LabelNodes",
+            FixKind::Uncordon => "Uncordon",
+            FixKind::RaiseLimit => "RaiseLimit",
+            FixKind::CorrectValue => "CorrectValue",
+            FixKind::CreateObject => "CreateObject",
+        }
+    }
+}
+
+/// A change that would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fix {
+    /// Its kind.
+    pub kind: FixKind,
+    /// True when the gang was solved again with the change applied, and fits.
+    pub verified: bool,
+    /// The domain concerned; empty when none.
+    pub domain: DomainPath,
+    /// How many pods' room, or how many nodes, or the new limit in thousandths.
+    pub count: i64,
+    /// Subgroup, level, node names, queue: what the kind speaks of.
+    pub target: Vec<String>,
+}
