@@ -58,14 +58,32 @@ impl Pass<'_> {
     fn run(&mut self) {
         let mut work: BTreeSet<OrderKey> =
             self.world.waiting.iter().filter_map(|gang| self.key(*gang, false)).collect();
-        while let Some(mut key) = work.pop_first() {
-            if key.surplus {
-                self.place_surplus(key.gang);
-            } else if self.place_minimum(key.gang) {
-                key.surplus = true;
-                work.insert(key);
+        let mut tried: Vec<(OrderKey, usize)> = Vec::new();
+        while let Some(key) = work.pop_first() {
+            let more = self.attempt(&key);
+            tried.push((key.clone(), self.outcome.decisions.len()));
+            if more {
+                work.insert(OrderKey { surplus: true, ..key });
             }
         }
+        // Room shrank after these verdicts were made: say how things stand now.
+        let n_decisions = self.outcome.decisions.len();
+        self.failed.clear();
+        for (key, seen) in tried {
+            let stale = seen < n_decisions && self.world.waiting.contains(&key.gang);
+            if stale {
+                self.attempt(&key);
+            }
+        }
+    }
+
+    /// True when there is work above the minimum that was just reached.
+    fn attempt(&mut self, key: &OrderKey) -> bool {
+        if key.surplus {
+            self.place_surplus(key.gang);
+            return false;
+        }
+        self.place_minimum(key.gang)
     }
 
     fn key(&self, idx: GangIdx, surplus: bool) -> Option<OrderKey> {
