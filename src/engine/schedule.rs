@@ -162,17 +162,14 @@ impl Pass<'_> {
                 self.most(idx, |world, prepared, count| prepared.unit(world, sub, Some(count)), n)
             } else {
                 let item = prepared.unit(self.world, sub, None);
-                self.solve(idx, &item).map(|(plan, quality)| (plan, Some(quality), None))
+                self.solve(idx, &item)
             };
             match result {
-                Ok((plan, quality, rest)) => {
-                    // A subgroup that has just reached its minimum may take more.
-                    if !single {
-                        tried.remove(&sub);
-                    }
-                    let quality = self.merged_quality(idx, quality);
+                Ok((plan, quality)) => {
+                    // It may take more, or the rest has a reason of its own by now.
+                    tried.remove(&sub);
+                    let quality = self.merged_quality(idx, Some(quality));
                     self.commit(idx, &plan, quality);
-                    reasons.extend(rest);
                 }
                 Err(reason) => reasons.push(reason),
             }
@@ -188,14 +185,13 @@ impl Pass<'_> {
         self.world.gangs[idx.at()].as_ref().and_then(|gang| gang.quality.clone()).or(quality)
     }
 
-    /// The largest count of single pods that fits, by halving; with the reason of the rest.
-    #[allow(clippy::type_complexity, reason = "one private caller reads the triple at once")]
+    /// The largest count of single pods that fits, by halving.
     fn most(
         &mut self,
         idx: GangIdx,
         item: impl Fn(&World, &Prepared<'_>, usize) -> Item,
         n: usize,
-    ) -> Result<(Plan, Option<crate::outcome::Quality>, Option<Reason>), Reason> {
+    ) -> Result<(Plan, crate::outcome::Quality), Reason> {
         let (mut low, mut high) = (0, n + 1);
         let mut best = None;
         let mut why = None;
@@ -218,10 +214,7 @@ impl Pass<'_> {
             }
             try_next = low + (high - low) / 2;
         }
-        match best {
-            Some((plan, quality)) => Ok((plan, Some(quality), why)),
-            None => Err(why.unwrap_or_else(|| Reason::new(Code::NotEnoughRoom))),
-        }
+        best.ok_or_else(|| why.unwrap_or_else(|| Reason::new(Code::NotEnoughRoom)))
     }
 
     /// Checks everything that does not depend on room.

@@ -151,7 +151,7 @@ fn a_failed_gang_holds_nothing() {
         lab.gang(&format!("one{n}"), 1, 8, "", "");
     }
     lab.pass();
-    assert_eq!(lab.code("big"), "NotEnoughRoom 9/10");
+    assert_eq!(lab.code("big"), "NotEnoughRoom 4/10");
     assert_eq!(lab.places("one4"), "e");
 }
 
