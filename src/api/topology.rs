@@ -6,9 +6,6 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-/// The label that may only be the last level: every node is a domain of its own below it.
-pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
-
 /// The most levels that a topology may have.
 pub const MAX_LEVELS: usize = 16;
 
