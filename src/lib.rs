@@ -1,1 +1,2 @@
 //! Berth: a Kubernetes scheduler for AI workloads.
+pub mod grouping;
