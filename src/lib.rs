@@ -1,1 +1,3 @@
 //! Berth: a Kubernetes scheduler for AI workloads.
+
+pub mod cluster;
