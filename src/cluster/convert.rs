@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
 use berth_api::topology::HOSTNAME_LABEL;
-use berth_api::{Amount, Bound, PodGroup, Queue, Topology, parse_millis, parse_millis_floor, parse_units, parse_units_floor};
+use berth_api::quantity::{parse_millis, parse_millis_floor, parse_units, parse_units_floor};
+use berth_api::{Amount, Bound, PodGroup, Queue, Topology};
 use berth_engine::facts::{
     Amounts, ConstraintFacts, GangFacts, LevelFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, QueueAmount, QueueFacts,
     SubgroupFacts, Taint, TaintEffect, TopologyFacts,
