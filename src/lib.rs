@@ -1,3 +1,6 @@
 //! Berth: a Kubernetes scheduler for AI workloads.
 
+pub mod cli;
 pub mod cluster;
+pub mod explain;
+pub mod simulate;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
-use berth_api::topology::HOSTNAME_LABEL;
 use berth_api::quantity::{parse_millis, parse_millis_floor, parse_units, parse_units_floor};
 use berth_api::{Amount, Bound, PodGroup, Queue, Topology};
 use berth_engine::facts::{
@@ -22,6 +21,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 mod shape;
 
 pub use shape::shape_facts;
+
+/// The label that may only be the last level of a topology.
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// Annotation of a Topology that makes it the default.
 pub const DEFAULT_TOPOLOGY: &str = "berth.scheduler/default";

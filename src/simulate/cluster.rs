@@ -49,6 +49,8 @@ pub struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
     gangs: BTreeMap<ObjectKey, GangFacts>,
+    /// Gang and subgroup by pod UID.
+    members: BTreeMap<String, (String, String)>,
     generations: BTreeMap<ObjectId, u64>,
     synced: bool,
     has_queue: bool,
@@ -81,6 +83,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
             gangs: BTreeMap::new(),
+            members: BTreeMap::new(),
             generations: BTreeMap::new(),
             synced: false,
             has_queue: false,
@@ -110,6 +113,11 @@ impl Cluster {
     /// True for a pod that this scheduler places.
     pub(super) fn is_ours(&self, pod: &Value) -> bool {
         text(pod, "/spec/schedulerName") == self.options.scheduler_name
+    }
+
+    /// Gang and subgroup of a pod by UID; empty when it has none.
+    pub(super) fn membership(&self, uid: &str) -> (String, String) {
+        self.members.get(uid).cloned().unwrap_or_default()
     }
 
     /// Adds or changes objects. Creation order is their timestamp, then their order here.
@@ -305,6 +313,8 @@ impl Cluster {
         match convert::pod_facts(&pod, &grouped.membership, &self.options.scheduler_name) {
             Ok(mut facts) => {
                 facts.created = stored.created;
+                let member = (facts.gang.clone().unwrap_or_default(), facts.subgroup.clone().unwrap_or_default());
+                self.members.insert(facts.uid.clone(), member);
                 self.send(Event::PodUpsert(facts), &stored.place);
             }
             Err(error) => self.refuse(id, &error),

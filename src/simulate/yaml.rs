@@ -76,7 +76,7 @@ impl Builder {
                 self.documents.push(root);
             }
             Event::Scalar(text, style, anchor, tag) => {
-                let quoted = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
+                let quoted = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix() == "str");
                 let value = if quoted { Value::String(text.into_owned()) } else { plain(&text) };
                 self.put(value, anchor, &span)?;
             }
