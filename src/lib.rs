@@ -3,4 +3,5 @@
 pub mod cli;
 pub mod cluster;
 pub mod explain;
+pub mod grouping;
 pub mod simulate;

@@ -10,13 +10,15 @@ use berth_api::pod_group::{Preemptibility, TopologyConstraint};
 use berth_api::quantity::{parse_millis, parse_millis_floor, parse_units, parse_units_floor};
 use berth_api::{Amount, Bound, PodGroup, Queue, Topology};
 use berth_engine::facts::{
-    Amounts, ConstraintFacts, GangFacts, LevelFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, QueueAmount, QueueFacts,
+    Amounts, ConstraintFacts, GangFacts, LevelFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, Problem, QueueAmount, QueueFacts,
     SubgroupFacts, Taint, TaintEffect, TopologyFacts,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::grouping::{self, Group, GroupProblem, GroupingContext};
 
 mod shape;
 
@@ -36,9 +38,6 @@ pub const SUBGROUP_NAME: &str = "kai.scheduler/subgroup-name";
 
 /// Annotation of a bound pod that names the decision.
 pub const DECISION: &str = "berth.scheduler/decision";
-
-/// Priority of a gang whose class is not known and without a global default.
-pub const FALLBACK_PRIORITY: i32 = 50;
 
 /// Priorities from here on are not preemptible unless the gang says so.
 const NON_PREEMPTIBLE_FROM: i32 = 100;
@@ -93,6 +92,8 @@ pub struct Membership {
     pub index: Option<u32>,
     /// Goes first within its gang.
     pub leader: bool,
+    /// Keys that grouping recognised and that are not supported.
+    pub unsupported: Vec<String>,
 }
 
 impl Membership {
@@ -105,7 +106,7 @@ impl Membership {
             .iter()
             .find_map(|key| label(key).or_else(|| annotation(key)))
             .and_then(|text| text.parse().ok());
-        Self { gang: annotation(POD_GROUP_NAME), subgroup: label(SUBGROUP_NAME), index, leader: false }
+        Self { gang: annotation(POD_GROUP_NAME), subgroup: label(SUBGROUP_NAME), index, ..Self::default() }
     }
 }
 
@@ -228,6 +229,8 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         Some(_) => PodPhase::Running,
     };
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
+    let mut shape = shape::shape_fields(spec, &annotations)?;
+    shape.unsupported.extend(membership.unsupported.iter().cloned());
     Ok(PodFacts {
         uid: uid_of("Pod", &pod.metadata),
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
@@ -238,7 +241,7 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         subgroup: membership.subgroup.clone(),
         index: membership.index,
         leader: membership.leader,
-        shape: shape::shape_fields(spec, &annotations)?,
+        shape,
         node,
         phase,
         terminating: pod.metadata.deletion_timestamp.is_some(),
@@ -340,40 +343,54 @@ fn queue_fields(queue: &Queue) -> std::result::Result<QueueFacts, FieldError> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priorities {
     classes: BTreeMap<String, i32>,
-    default: i32,
+    global_default: Option<String>,
 }
 
 impl Priorities {
-    /// The classes that KAI Scheduler ships and that are always there.
+    /// The classes that an installation brings and that are always there.
     #[must_use]
     pub fn shipped() -> Self {
-        let classes = [("train", 50), ("build-preemptible", 75), ("build", 100), ("inference", 125)];
-        let system = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
-        let classes = classes.into_iter().chain(system).map(|(name, value)| (name.to_owned(), value)).collect();
-        Self { classes, default: FALLBACK_PRIORITY }
+        let classes = grouping::INSTALLED_PRIORITY_CLASSES.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        Self { classes, global_default: None }
     }
 
     /// Adds or replaces a class.
     pub fn insert(&mut self, class: &PriorityClass) {
+        let Some(name) = &class.metadata.name else { return };
         if class.global_default == Some(true) {
-            self.default = class.value;
+            self.global_default = Some(name.clone());
         }
-        if let Some(name) = &class.metadata.name {
-            self.classes.insert(name.clone(), class.value);
-        }
+        self.classes.insert(name.clone(), class.value);
     }
 
-    /// True when the class exists.
+    /// What grouping must know of them.
     #[must_use]
-    pub fn contains(&self, name: &str) -> bool {
-        self.classes.contains_key(name)
+    pub fn context(&self) -> GroupingContext<'_> {
+        GroupingContext { priority_classes: &self.classes, global_default: self.global_default.as_deref() }
     }
+}
 
-    /// Value of a class; that of the global default, or else 50, when there is no such class.
-    #[must_use]
-    pub fn value(&self, name: Option<&str>) -> i32 {
-        name.and_then(|name| self.classes.get(name).copied()).unwrap_or(self.default)
+/// Facts of a gang as grouping derived it from a workload.
+pub fn derived_gang_facts(group: &Group, priorities: &Priorities) -> Result<GangFacts> {
+    let mut written = PodGroup::new(&group.name, group.spec.clone());
+    written.metadata.namespace = Some(group.namespace.clone());
+    let owner = if group.workload.name.is_empty() { &group.owner } else { &group.workload };
+    let mut facts = gang_facts(&written, &owner.display(), priorities)?;
+    for subgroup in &mut facts.subgroups {
+        subgroup.auto_preferred = group.auto_preferred.contains(&subgroup.name);
+        if subgroup.auto_preferred && subgroup.constraint.topology.is_none() {
+            subgroup.constraint.topology.clone_from(&group.auto_preferred_topology);
+        }
     }
+    let problem = |problem: &GroupProblem| Problem {
+        code: problem.code.as_str(),
+        object: problem.object.clone(),
+        key: problem.key.clone(),
+        value: problem.value.trim_matches('"').to_owned(),
+        allowed: problem.allowed.clone(),
+    };
+    facts.problems = group.problems.iter().map(problem).collect();
+    Ok(facts)
 }
 
 /// Facts of a gang from its PodGroup. `owner` is the workload that the user wrote.
@@ -385,7 +402,7 @@ pub fn gang_facts(group: &PodGroup, owner: &str, priorities: &Priorities) -> Res
 fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::result::Result<GangFacts, FieldError> {
     let name = required_name(&group.metadata)?;
     let spec = &group.spec;
-    let priority = priorities.value(spec.priority_class_name.as_deref());
+    let priority = priorities.context().priority(spec);
     let preemptible = match spec.preemptibility {
         Some(Preemptibility::Preemptible) => true,
         Some(Preemptibility::NonPreemptible) => false,

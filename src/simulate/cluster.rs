@@ -1,6 +1,7 @@
 //! A cluster in memory: objects in, engine events out, decisions carried out in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::{PodGroup, Queue, Topology};
@@ -15,8 +16,9 @@ use serde_json::{Value, json};
 use super::Options;
 use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, name_of, text, typed};
-use super::workloads::{self, Grouped};
-use crate::cluster::convert::{self, ConvertError, Priorities};
+use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
+use crate::grouping::expand::{expand, is_workload};
+use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -48,6 +50,7 @@ pub struct Cluster {
     pub(super) now: Millis,
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
+    owners: ObjectIndex,
     gangs: BTreeMap<ObjectKey, GangFacts>,
     /// Gang and subgroup by pod UID.
     members: BTreeMap<String, (String, String)>,
@@ -82,6 +85,7 @@ impl Cluster {
             now: 0,
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            owners: ObjectIndex::default(),
             gangs: BTreeMap::new(),
             members: BTreeMap::new(),
             generations: BTreeMap::new(),
@@ -155,8 +159,9 @@ impl Cluster {
     fn usable(&mut self, item: &mut Item) -> Option<ObjectId> {
         let kind = text(&item.value, "/kind").to_owned();
         let version = text(&item.value, "/apiVersion").to_owned();
-        if !is_known(&version, &kind) && !workloads::is_workload(&item.value) {
+        if !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
+            self.owners.insert(Arc::new(item.value.clone()));
             return None;
         }
         if text(&item.value, "/metadata/name").is_empty() {
@@ -177,34 +182,40 @@ impl Cluster {
 
     /// Pods of the workloads that have none yet.
     fn expand(&mut self, items: &[Item]) -> Vec<Item> {
-        let owned: BTreeSet<&str> = items
-            .iter()
-            .map(|item| &item.value)
-            .chain(self.objects.values().map(|stored| &stored.value))
-            .flat_map(|value| value.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten())
-            .filter_map(|owner| owner.get("uid").and_then(Value::as_str))
-            .collect();
+        let mut values: Vec<Value> = items.iter().map(|item| item.value.clone()).collect();
+        values.extend(self.pods().map(|(_, stored)| stored.value.clone()));
+        let expansion = expand(&values);
+        for owner in expansion.owners {
+            self.owners.insert(Arc::new(owner));
+        }
+        for problem in expansion.problems {
+            if let Some(item) = items.get(problem.position) {
+                self.skip(&item.place.clone(), &name_of(&item.value), &problem.field, problem.message);
+            }
+        }
         let mut pods = Vec::new();
-        let mut skipped = Vec::new();
-        for item in items.iter().filter(|item| workloads::is_workload(&item.value)) {
-            if owned.contains(text(&item.value, "/metadata/uid")) {
-                continue;
-            }
-            match workloads::expand(&item.value) {
-                Ok(values) => pods.extend(values.into_iter().map(|value| Item { place: item.place.clone(), value })),
-                Err((field, message)) => skipped.push((item.place.clone(), name_of(&item.value), field, message)),
-            }
-        }
-        let taken: BTreeSet<ObjectId> = items.iter().map(|item| id_of(&item.value)).collect();
-        for pod in &mut pods {
-            let generation = self.generations.get(&id_of(&pod.value)).copied().unwrap_or(0);
-            complete(&mut pod.value, generation);
-        }
-        pods.retain(|pod| !taken.contains(&id_of(&pod.value)));
-        for (place, object, field, message) in skipped {
-            self.skip(&place, &object, &field, message);
+        for mut value in expansion.pods {
+            let generation = self.generations.get(&id_of(&value)).copied().unwrap_or(0);
+            complete(&mut value, generation);
+            let place = self.place_of_owner(items, &value);
+            pods.push(Item { place, value });
         }
         pods
+    }
+
+    /// Where the workload above a pod stood.
+    fn place_of_owner(&self, items: &[Item], pod: &Value) -> Place {
+        let top = self.owner_uids(pod);
+        let owner = items.iter().find(|item| top.iter().any(|uid| uid == text(&item.value, "/metadata/uid")));
+        owner.map(|item| item.place.clone()).unwrap_or_default()
+    }
+
+    /// UIDs of the owners of a pod, nearest first.
+    fn owner_uids(&self, value: &Value) -> Vec<String> {
+        let pod: Pod = serde_json::from_value(value.clone()).unwrap_or_default();
+        let mut uids: Vec<String> = walk(&pod, &self.owners).owners.iter().map(|owner| text(owner, "/metadata/uid").to_owned()).collect();
+        uids.extend(pod.metadata.owner_references.into_iter().flatten().map(|owner| owner.uid));
+        uids
     }
 
     /// Tells the engine about a batch of stored objects, those that others refer to first.
@@ -301,16 +312,8 @@ impl Cluster {
     fn feed_pod(&mut self, id: &ObjectId) {
         let Some(pod) = self.read::<Pod>(id) else { return };
         let Some(stored) = self.objects.get(id).cloned() else { return };
-        let mut grouped = Grouped { membership: convert::Membership::written_on(&pod), gang: None };
-        if self.is_ours(&stored.value) && grouped.membership.gang.is_none() {
-            grouped = workloads::group(&pod, &stored.value, &self.objects, &self.priorities);
-        }
-        if let Some(mut gang) = grouped.gang {
-            let known = self.gangs.get(&gang.key).map(|gang| gang.created);
-            gang.created = known.unwrap_or_else(|| self.owner_created(&stored.value).unwrap_or(stored.created));
-            self.feed_gang(gang, &stored.place);
-        }
-        match convert::pod_facts(&pod, &grouped.membership, &self.options.scheduler_name) {
+        let membership = if self.is_ours(&stored.value) { self.group(&pod, &stored) } else { Membership::default() };
+        match convert::pod_facts(&pod, &membership, &self.options.scheduler_name) {
             Ok(mut facts) => {
                 facts.created = stored.created;
                 let member = (facts.gang.clone().unwrap_or_default(), facts.subgroup.clone().unwrap_or_default());
@@ -321,9 +324,39 @@ impl Cluster {
         }
     }
 
+    /// Finds the gang of a pod, and tells the engine of it unless it is written by hand.
+    fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
+        let group = match group_pod(pod, &self.owners, &self.priorities.context()) {
+            Grouping::Group(group) => group,
+            Grouping::External(external) => {
+                return Membership {
+                    gang: external.name,
+                    subgroup: external.subgroup,
+                    index: external.index,
+                    leader: false,
+                    unsupported: external.unsupported,
+                };
+            }
+        };
+        let written = ObjectId { kind: "PodGroup".to_owned(), namespace: group.namespace.clone(), name: group.name.clone() };
+        if !self.objects.contains_key(&written) {
+            match convert::derived_gang_facts(&group, &self.priorities) {
+                Ok(mut gang) => {
+                    let known = self.gangs.get(&gang.key).map(|gang| gang.created);
+                    gang.created = known.unwrap_or_else(|| self.owner_created(&stored.value).unwrap_or(stored.created));
+                    self.feed_gang(gang, &stored.place);
+                }
+                Err(error) => self.skip(&stored.place, &error.object, &error.field, message_of(&error)),
+            }
+        }
+        let mut unsupported = group.unsupported;
+        unsupported.extend(group.pod_problem.map(|problem| problem.key));
+        Membership { gang: Some(group.name), subgroup: group.subgroup, index: group.index, leader: false, unsupported }
+    }
+
     fn owner_created(&self, pod: &Value) -> Option<Millis> {
-        let uid = text(pod, "/metadata/ownerReferences/0/uid");
-        self.objects.values().find(|stored| !uid.is_empty() && stored.uid == uid).map(|stored| stored.created)
+        let uids = self.owner_uids(pod);
+        self.objects.values().filter(|stored| uids.contains(&stored.uid)).map(|stored| stored.created).min()
     }
 
     /// Removes an object. False when there is none.

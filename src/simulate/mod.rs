@@ -8,7 +8,6 @@ pub mod input;
 pub mod objects;
 pub mod result;
 pub mod scenario;
-mod workloads;
 mod yaml;
 
 use berth_engine::policy::Policy;
