@@ -1,0 +1,3 @@
+//! The side of the scheduler that faces a cluster.
+
+pub mod convert;
