@@ -1,2 +1,7 @@
 //! The `berth` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    berth::cli::main()
+}

@@ -1,1 +1,24 @@
-//! Custom resource types, keys and quantities.
+//! Custom resource types, label and annotation keys, quantities and durations.
+//!
+//! What Berth shares with KAI Scheduler: the same groups, versions and field names, so that manifests and objects of
+//! either work with the other. Guarantees: every number that a decision can depend on is parsed exactly, in integers, and
+//! fails with an error that names the text and what is allowed. Knows nothing about the engine, a client or a cluster.
+
+pub mod amount;
+pub mod crds;
+mod decimal;
+pub mod duration;
+pub mod keys;
+pub mod pod_group;
+pub mod quantity;
+pub mod queue;
+mod schema;
+pub mod topology;
+
+pub use amount::{Amount, AmountError, Bound};
+pub use crds::{crds, crds_yaml};
+pub use duration::{DurationError, parse_duration_millis};
+pub use pod_group::{PodGroup, PodGroupSpec, PodGroupStatus};
+pub use quantity::{QuantityError, parse_millis, parse_units, parse_units_floor};
+pub use queue::{Queue, QueueSpec, QueueStatus};
+pub use topology::{Topology, TopologySpec};

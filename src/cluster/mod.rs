@@ -4,6 +4,7 @@
 //! synchronous state machine that keeps what is needed of each object, forms gangs, and answers with [`Effect`]s;
 //! `ingest` joins the two. Nothing here writes to the API: effects that do are handed to `status`.
 
+pub mod convert;
 pub mod directory;
 pub mod ingest;
 pub mod lower;

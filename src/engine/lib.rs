@@ -2,9 +2,20 @@
 //!
 //! `World::apply(event)` keeps the model, `schedule(&mut world, …)` decides.
 //! No IO, no clock, no async, no floats, no iteration over hash maps.
+//! Reading order: facts → outcome → policy → world → topology → fit → rooms →
+//! gang → place → schedule.
 
 pub mod facts;
+pub mod fit;
+mod gang;
+pub mod ids;
 pub mod outcome;
+mod place;
 pub mod policy;
+pub mod rooms;
 pub mod schedule;
+pub mod topology;
+mod verdict;
 pub mod world;
+#[cfg(test)]
+mod tests;

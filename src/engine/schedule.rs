@@ -1,11 +1,484 @@
 //! The pass: which gang next, place it, commit, until nothing more fits.
+//!
+//! Order of work is placement.md section 4: queue priority, gang priority,
+//! below the minimum before above, age, name. Everything that fits is placed
+//! before the pass ends. A gang that fails shares its verdict with every gang
+//! of the same shapes and constraints in the pass: room only shrinks.
 
-use crate::facts::Millis;
-use crate::outcome::Outcome;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::facts::{Millis, ObjectKey, Problem};
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit};
+use crate::place::build::Prepared;
+use crate::place::task::{Bound, Item};
+use crate::place::{Plan, Solver};
 use crate::policy::Policy;
-use crate::world::World;
+use crate::world::model::{Gang, OrderKey};
+use crate::world::{QueueError, World};
 
-/// Decides for every pending gang; see placement.md section 4.
-pub fn schedule(_world: &mut World, _policy: &Policy, _now: Millis) -> Outcome {
-    Outcome::default()
+/// Decides for every pending gang; see the module text.
+pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
+    let mut outcome = Outcome::default();
+    if !world.synced || !world.leading {
+        return outcome;
+    }
+    let due = world.waiting.iter().any(|gang| {
+        let gang = world.gangs[gang.at()].as_ref();
+        gang.is_some_and(|gang| gang.backoff.as_ref().is_some_and(|(until, _)| *until <= now))
+    });
+    if world.dirty || due {
+        world.dirty = false;
+        world.refresh_trees();
+        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new() }.run();
+    }
+    outcome.next_wakeup = world
+        .waiting
+        .iter()
+        .filter_map(|gang| world.gangs[gang.at()].as_ref()?.backoff.as_ref())
+        .map(|(until, _)| *until)
+        .min();
+    outcome
+}
+
+/// What decides whether two tasks share an answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Signature(Vec<u64>);
+
+struct Pass<'a> {
+    world: &'a mut World,
+    policy: &'a Policy,
+    now: Millis,
+    outcome: &'a mut Outcome,
+    failed: BTreeMap<Signature, Reason>,
+}
+
+impl Pass<'_> {
+    fn run(&mut self) {
+        let mut work: BTreeSet<OrderKey> =
+            self.world.waiting.iter().filter_map(|gang| self.key(*gang, false)).collect();
+        let mut tried: Vec<(OrderKey, usize)> = Vec::new();
+        while let Some(key) = work.pop_first() {
+            let more = self.attempt(&key);
+            tried.push((key.clone(), self.outcome.decisions.len()));
+            if more {
+                work.insert(OrderKey { surplus: true, ..key });
+            }
+        }
+        // Room shrank after these verdicts were made: say how things stand now.
+        let n_decisions = self.outcome.decisions.len();
+        self.failed.clear();
+        for (key, seen) in tried {
+            let stale = seen < n_decisions && self.world.waiting.contains(&key.gang);
+            if stale {
+                self.attempt(&key);
+            }
+        }
+    }
+
+    /// True when there is work above the minimum that was just reached.
+    fn attempt(&mut self, key: &OrderKey) -> bool {
+        if key.surplus {
+            self.place_surplus(key.gang);
+            return false;
+        }
+        self.place_minimum(key.gang)
+    }
+
+    fn key(&self, idx: GangIdx, surplus: bool) -> Option<OrderKey> {
+        let facts = &self.world.gangs[idx.at()].as_ref()?.facts;
+        Some(OrderKey {
+            queue: Reverse(self.world.queue_priority(&facts.queue)),
+            priority: Reverse(facts.priority),
+            surplus,
+            created: facts.created,
+            name: (facts.key.namespace.clone(), facts.key.name.clone()),
+            gang: idx,
+        })
+    }
+
+    /// Brings a gang to its minimum. True when there is work above it.
+    fn place_minimum(&mut self, idx: GangIdx) -> bool {
+        let Some(gang) = self.world.gangs[idx.at()].as_ref() else { return false };
+        let prepared = match self.prepare(gang) {
+            Ok(prepared) => prepared,
+            Err(reasons) => {
+                self.report(idx, reasons);
+                return false;
+            }
+        };
+        let mut reasons = stray_reasons(&prepared);
+        if prepared.satisfied(0) {
+            let more = prepared.n_waiting(0) > 0;
+            if !more {
+                reasons.extend(gated_reason(&prepared));
+                self.report(idx, reasons);
+            }
+            return more;
+        }
+        if !prepared.ready(0) {
+            reasons.insert(0, not_ready_reason(&prepared));
+            self.report(idx, reasons);
+            return false;
+        }
+        let item = prepared.minimum(self.world, 0);
+        let waiting = prepared.n_waiting(0);
+        match self.solve(idx, &item) {
+            Ok((plan, quality)) => {
+                let more = waiting > plan.places.len();
+                self.commit(idx, &plan, Some(quality));
+                if !more {
+                    self.report(idx, reasons);
+                }
+                more
+            }
+            Err(reason) => {
+                reasons.insert(0, reason);
+                self.report(idx, reasons);
+                false
+            }
+        }
+    }
+
+    /// Places what may run above the minimum, as much as fits.
+    fn place_surplus(&mut self, idx: GangIdx) {
+        let mut reasons = Vec::new();
+        let mut tried: BTreeSet<usize> = BTreeSet::new();
+        loop {
+            let Some(gang) = self.world.gangs[idx.at()].as_ref() else { return };
+            let Ok(prepared) = self.prepare(gang) else { return };
+            let mut units = Vec::new();
+            prepared.surplus(0, &mut units);
+            let Some((sub, single)) = units.into_iter().find(|(sub, _)| !tried.contains(sub)) else {
+                reasons.extend(stray_reasons(&prepared));
+                reasons.extend(gated_reason(&prepared));
+                self.report(idx, reasons);
+                return;
+            };
+            tried.insert(sub);
+            let n = prepared.leaves[sub].waiting.len();
+            let result = if single {
+                self.most(idx, |world, prepared, count| prepared.unit(world, sub, Some(count)), n)
+            } else {
+                let item = prepared.unit(self.world, sub, None);
+                self.solve(idx, &item)
+            };
+            match result {
+                Ok((plan, quality)) => {
+                    // It may take more, or the rest has a reason of its own by now.
+                    tried.remove(&sub);
+                    let quality = self.merged_quality(idx, Some(quality));
+                    self.commit(idx, &plan, quality);
+                }
+                Err(reason) => reasons.push(reason),
+            }
+        }
+    }
+
+    /// The quality of the gang's minimum stands; a gang without one takes this.
+    fn merged_quality(
+        &self,
+        idx: GangIdx,
+        quality: Option<crate::outcome::Quality>,
+    ) -> Option<crate::outcome::Quality> {
+        self.world.gangs[idx.at()].as_ref().and_then(|gang| gang.quality.clone()).or(quality)
+    }
+
+    /// The largest count of single pods that fits, by halving.
+    fn most(
+        &mut self,
+        idx: GangIdx,
+        item: impl Fn(&World, &Prepared<'_>, usize) -> Item,
+        n: usize,
+    ) -> Result<(Plan, crate::outcome::Quality), Reason> {
+        let (mut low, mut high) = (0, n + 1);
+        let mut best = None;
+        let mut why = None;
+        let mut try_next = n;
+        while low + 1 < high {
+            let task = {
+                let Some(gang) = self.world.gangs[idx.at()].as_ref() else { break };
+                let Ok(prepared) = self.prepare(gang) else { break };
+                item(self.world, &prepared, try_next)
+            };
+            match self.solve(idx, &task) {
+                Ok((plan, quality)) => {
+                    low = try_next;
+                    best = Some((plan, quality));
+                }
+                Err(reason) => {
+                    high = try_next;
+                    why = Some(reason);
+                }
+            }
+            try_next = low + (high - low) / 2;
+        }
+        best.ok_or_else(|| why.unwrap_or_else(|| Reason::new(Code::NotEnoughRoom)))
+    }
+
+    /// Checks everything that does not depend on room.
+    fn prepare<'w>(&self, gang: &'w Gang) -> Result<Prepared<'w>, Vec<Reason>> {
+        let mut problems = gang.facts.problems.clone();
+        problems.extend(gang.problems.iter().cloned());
+        let prepared = match Prepared::new(self.world, gang, self.policy) {
+            Ok(prepared) if problems.is_empty() => prepared,
+            Ok(_) => return Err(problems.into_iter().map(problem_reason).collect()),
+            Err(more) => {
+                problems.extend(more);
+                return Err(problems.into_iter().map(problem_reason).collect());
+            }
+        };
+        let mut unsupported: BTreeSet<&String> = BTreeSet::new();
+        for (_, pod) in self.world.gang_pods(&gang.facts.key).filter(|(_, pod)| pod.waits()) {
+            unsupported.extend(&pod.facts.shape.unsupported);
+        }
+        if !unsupported.is_empty() {
+            return Err(unsupported.into_iter().map(|key| unsupported_reason(key)).collect());
+        }
+        if let Some((until, text)) = &gang.backoff {
+            if *until > self.now {
+                let mut reason = Reason::new(Code::BindRefused);
+                reason.detail.clone_from(text);
+                return Err(vec![reason]);
+            }
+        }
+        Ok(prepared)
+    }
+
+    fn solve(&mut self, idx: GangIdx, item: &Item) -> Result<(Plan, crate::outcome::Quality), Reason> {
+        let Some(gang) = self.world.gangs[idx.at()].as_ref() else {
+            return Err(Reason::new(Code::NotEnoughPods));
+        };
+        let blocked = self.admit(gang, item).err();
+        if let Some(reason) = &blocked {
+            if reason.code != Code::QueueOverLimit {
+                return Err(reason.clone());
+            }
+        }
+        let signature = Signature::of(item);
+        if let (None, Some(reason)) = (&blocked, self.failed.get(&signature)) {
+            return Err(reason.clone());
+        }
+        let mut rooms = std::mem::take(&mut self.world.rooms);
+        let mut solver = Solver::new(self.world, &mut rooms, self.policy);
+        let solved = solver.solve(item);
+        let mut steps = solver.steps;
+        let result = match (solved, blocked) {
+            (Ok(_), Some(mut reason)) => {
+                for fix in &mut reason.fixes {
+                    fix.verified = true;
+                }
+                Err((reason, false))
+            }
+            (Err(_), Some(reason)) => Err((reason, false)),
+            (Ok(plan), None) => {
+                let quality = solver.quality(item, &plan);
+                Ok((plan, quality))
+            }
+            (Err(failure), None) => {
+                let reason = solver.diagnose(item, failure);
+                steps += solver.steps;
+                Err((reason, true))
+            }
+        };
+        self.world.rooms = rooms;
+        self.outcome.steps += steps;
+        result.map_err(|(reason, share)| {
+            if share {
+                self.failed.insert(signature, reason.clone());
+            }
+            reason
+        })
+    }
+
+    fn admit(&self, gang: &Gang, item: &Item) -> Result<(), Reason> {
+        let mut asked = [0_i64; 3];
+        for pod in item.all_pods() {
+            let Some(pod) = self.world.pods[pod.at()].as_ref() else { continue };
+            for (slot, amount) in self.world.charge_of(&pod.requests).into_iter().enumerate() {
+                asked[slot] = asked[slot].saturating_add(amount);
+            }
+        }
+        let block = |queue: &str| QueueBlock {
+            queue: queue.to_owned(),
+            resource: "",
+            limit_millis: 0,
+            used_millis: 0,
+            asked_millis: 0,
+        };
+        self.world.admit(&gang.facts.queue, asked).map_err(|error| {
+            let (code, queue) = match error {
+                QueueError::NotFound(queue) => (Code::QueueNotFound, block(&queue)),
+                QueueError::NotLeaf(queue) => (Code::QueueNotLeaf, block(&queue)),
+                QueueError::OverLimit(block) => (Code::QueueOverLimit, block),
+            };
+            let mut reason = Reason::new(code);
+            if code == Code::QueueOverLimit {
+                reason.fixes.push(Fix {
+                    kind: FixKind::RaiseLimit,
+                    verified: false,
+                    domain: Vec::new(),
+                    count: queue.used_millis.saturating_add(queue.asked_millis),
+                    target: vec![queue.queue.clone(), queue.resource.to_owned()],
+                });
+            }
+            reason.queue = Some(queue);
+            reason
+        })
+    }
+
+    fn commit(&mut self, idx: GangIdx, plan: &Plan, quality: Option<crate::outcome::Quality>) {
+        let mut placements = Vec::with_capacity(plan.places.len());
+        for (pod, node) in &plan.places {
+            placements.extend(self.placement(idx, *pod, *node));
+        }
+        for ((pod, _), placement) in plan.places.iter().zip(&placements) {
+            self.world.assume(*pod, &placement.node);
+        }
+        let id = self.world.next_decision;
+        self.world.next_decision += 1;
+        let Some(gang) = self.world.gangs[idx.at()].as_mut() else { return };
+        gang.backoff = None;
+        gang.quality.clone_from(&quality);
+        let (gang_uid, gang) = (gang.facts.uid.clone(), gang.facts.key.clone());
+        self.outcome.changed.push(gang_uid.clone());
+        self.outcome.decisions.push(Decision {
+            id,
+            gang_uid,
+            gang,
+            placements,
+            quality: quality.unwrap_or_default(),
+        });
+    }
+
+    fn placement(&self, idx: GangIdx, pod: PodIdx, node: NodeIdx) -> Option<Placement> {
+        let gang = self.world.gangs[idx.at()].as_ref()?;
+        let pod = &self.world.pods[pod.at()].as_ref()?.facts;
+        let node = &self.world.nodes[node.at()].as_ref()?.facts;
+        let subgroup = if gang.facts.subgroups.is_empty() { None } else { pod.subgroup.clone() };
+        Some(Placement {
+            pod_uid: pod.uid.clone(),
+            pod: ObjectKey::new(pod.namespace.clone(), pod.name.clone()),
+            subgroup: subgroup.unwrap_or_default(),
+            node: node.name.clone(),
+            node_uid: node.uid.clone(),
+        })
+    }
+
+    fn report(&mut self, idx: GangIdx, reasons: Vec<Reason>) {
+        let Some(gang) = self.world.gangs[idx.at()].as_mut() else { return };
+        if gang.reasons != reasons {
+            gang.reasons = reasons;
+            self.outcome.changed.push(gang.facts.uid.clone());
+        }
+    }
+}
+
+impl Signature {
+    fn of(item: &Item) -> Self {
+        let mut words = Vec::new();
+        Self::add(item, &mut words);
+        Self(words)
+    }
+
+    fn add(item: &Item, words: &mut Vec<u64>) {
+        let depth = |depth: Option<usize>| depth.map_or(0, |depth| depth as u64 + 1);
+        match item.bound {
+            None => words.push(0),
+            Some(Bound { tree, required, preferred }) => {
+                words.extend([1 + u64::from(tree.0), depth(required), depth(preferred)]);
+            }
+        }
+        words.push(item.live.len() as u64);
+        words.extend(item.live.iter().map(|node| u64::from(node.0)));
+        // Names are part of the verdict, so unlike names do not share it.
+        words.push(item.name.len() as u64);
+        words.extend(item.name.bytes().map(u64::from));
+        words.extend([item.waiting as u64, item.choose as u64, item.pods.len() as u64]);
+        for (ShapeIdx(shape), pods) in &item.pods {
+            words.extend([u64::from(*shape), pods.len() as u64]);
+        }
+        words.push(item.children.len() as u64);
+        for child in &item.children {
+            Self::add(child, words);
+        }
+    }
+}
+
+fn problem_reason(problem: Problem) -> Reason {
+    let mut reason = Reason::new(Code::Problem);
+    reason.fixes.push(Fix {
+        kind: FixKind::CorrectValue,
+        verified: false,
+        domain: Vec::new(),
+        count: 0,
+        target: vec![problem.key.clone(), problem.allowed.clone()],
+    });
+    reason.problem = Some(problem);
+    reason
+}
+
+fn unsupported_reason(key: &str) -> Reason {
+    let mut reason = Reason::new(Code::UnsupportedFeature);
+    reason.problem = Some(Problem {
+        code: "UnsupportedFeature",
+        object: String::new(),
+        key: key.to_owned(),
+        value: String::new(),
+        allowed: "workloads without it".to_owned(),
+    });
+    reason
+}
+
+fn stray_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
+    let names: BTreeSet<&String> = prepared.strays.iter().map(|(_, name)| name).collect();
+    let leaves: Vec<&str> = prepared
+        .gang
+        .subs
+        .iter()
+        .skip(1)
+        .filter(|sub| sub.children.is_empty())
+        .map(|sub| sub.name.as_str())
+        .collect();
+    names
+        .into_iter()
+        .map(|name| {
+            problem_reason(Problem {
+                code: "UnknownSubgroup",
+                object: String::new(),
+                key: "kai.scheduler/subgroup-name".to_owned(),
+                value: name.clone(),
+                allowed: format!("a leaf subgroup of the gang: {}", leaves.join(", ")),
+            })
+        })
+        .collect()
+}
+
+fn gated_reason(prepared: &Prepared<'_>) -> Option<Reason> {
+    let gated: usize = prepared.leaves.iter().map(|leaf| leaf.gated).sum();
+    (gated > 0).then(|| {
+        let mut reason = Reason::new(Code::PodsGated);
+        reason.has = 0;
+        reason.needs = gated as u32;
+        reason
+    })
+}
+
+/// The first leaf that has too few pods, or the whole gang.
+fn not_ready_reason(prepared: &Prepared<'_>) -> Reason {
+    let gang = prepared.gang;
+    let short = (1..gang.subs.len())
+        .find(|sub| gang.subs[*sub].children.is_empty() && !prepared.ready(*sub))
+        .unwrap_or(0);
+    let leaf = &prepared.leaves[short];
+    let mut reason =
+        Reason::new(if leaf.gated > 0 { Code::PodsGated } else { Code::NotEnoughPods });
+    if !gang.facts.subgroups.is_empty() {
+        reason.subgroup.clone_from(&gang.subs[short].name);
+    }
+    reason.unit = Unit::Pods;
+    reason.has = (leaf.n_placed + leaf.waiting.len()) as u32;
+    reason.needs = gang.subs[short].min;
+    reason
 }

@@ -1,11 +1,69 @@
 //! The model: nodes, pods, gangs, queues and topologies, kept up to date event by event.
+//!
+//! `apply` is the only way in. The model guarantees that what a node uses is
+//! the sum of its holding pods, always; a test compares it with a world built
+//! from scratch. It decides nothing and knows nothing of the API.
 
-use crate::facts::{Event, Millis};
-use crate::outcome::{DomainPath, GangReport, PodState};
+mod apply;
+pub mod model;
+mod queues;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::facts::{
+    Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
+};
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
+use crate::outcome::DomainPath;
+use crate::rooms::{Rooms, Shape};
+use crate::topology::Tree;
+use model::{Gang, Node, Pod, Room};
+
+pub use queues::{DEFAULT_QUEUE, QueueError};
 
 /// The model of one cluster.
-#[derive(Debug, Default)]
-pub struct World {}
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Resource names by column.
+    pub(crate) columns: Vec<String>,
+    pub(crate) nodes: Vec<Option<Node>>,
+    pub(crate) node_by_name: BTreeMap<String, NodeIdx>,
+    node_name_by_uid: BTreeMap<String, String>,
+    pub(crate) pods: Vec<Option<Pod>>,
+    free_pods: Vec<PodIdx>,
+    pub(crate) pod_by_uid: BTreeMap<String, PodIdx>,
+    /// Pods that hold room, by the name of their node (which may not exist yet).
+    pods_by_node: BTreeMap<String, BTreeSet<PodIdx>>,
+    /// Pods by gang key; the gang may not exist yet.
+    pub(crate) pods_by_gang: BTreeMap<ObjectKey, BTreeSet<PodIdx>>,
+    pub(crate) gangs: Vec<Option<Gang>>,
+    gang_by_uid: BTreeMap<String, GangIdx>,
+    pub(crate) gang_by_key: BTreeMap<ObjectKey, GangIdx>,
+    pub(crate) queues: BTreeMap<String, QueueFacts>,
+    pub(crate) topologies: BTreeMap<String, TopologyFacts>,
+    /// Amounts charged by leaf queue name.
+    pub(crate) charged: BTreeMap<String, [i64; 3]>,
+    pub(crate) shapes: Vec<Shape>,
+    shape_by_facts: BTreeMap<ShapeFacts, ShapeIdx>,
+    /// Trees by index; 0 has no levels.
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) tree_by_topology: BTreeMap<String, TreeIdx>,
+    trees_dirty: bool,
+    pub(crate) rooms: Rooms,
+    holds: BTreeMap<String, Vec<(String, BTreeMap<String, i64>)>>,
+    /// Pods of ours without a place (gated ones included), by gang key.
+    waiting_pods: BTreeMap<ObjectKey, u32>,
+    /// Gangs with a pod that waits.
+    pub(crate) waiting: BTreeSet<GangIdx>,
+    /// Something changed since the last pass.
+    pub(crate) dirty: bool,
+    /// Initial lists are complete.
+    pub(crate) synced: bool,
+    /// This process may decide.
+    pub(crate) leading: bool,
+    pub(crate) next_decision: u64,
+}
 
 /// An event that could not be used as it is; the rest of the world goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,43 +90,174 @@ pub struct DomainCapacity {
 }
 
 impl World {
-    /// An empty world.
+    /// An empty world that may decide as soon as it is synced.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self { leading: true, trees_dirty: true, ..Self::default() }
     }
+
     /// Applies one event. A rejected event leaves the model as it was.
-    pub fn apply(&mut self, _event: Event, _now: Millis) -> Result<(), Rejected> {
-        Ok(())
+    ///
+    /// # Errors
+    /// `Rejected` names the object and field that cannot be used.
+    pub fn apply(&mut self, event: Event, now: Millis) -> Result<(), Rejected> {
+        self.dirty = true;
+        self.apply_event(event, now)
     }
-    /// Reports of every gang, by namespace and name.
+
+    /// A copy that can be changed without touching this one (what-if, verified fixes).
     #[must_use]
-    pub fn gang_reports(&self) -> Vec<GangReport> {
-        Vec::new()
+    pub fn fork(&self) -> Self {
+        self.clone()
     }
-    /// Report of one gang by UID.
-    #[must_use]
-    pub fn gang_report(&self, _uid: &str) -> Option<GangReport> {
-        None
-    }
-    /// State of a pod by UID, with its node's name.
-    #[must_use]
-    pub fn pod_state(&self, _uid: &str) -> Option<(PodState, Option<String>)> {
-        None
-    }
-    /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
-    #[must_use]
-    pub fn domains_of_node(&self, _node: &str) -> Vec<(String, DomainPath)> {
-        Vec::new()
-    }
-    /// Capacity of every domain of a topology, in depth-first order.
-    #[must_use]
-    pub fn domain_capacities(&self, _topology: &str) -> Vec<DomainCapacity> {
-        Vec::new()
-    }
+
     /// The events that rebuild this world.
     #[must_use]
     pub fn export(&self) -> Vec<Event> {
-        Vec::new()
+        let mut events = Vec::new();
+        events.extend(self.topologies.values().cloned().map(Event::TopologyUpsert));
+        events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
+        events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
+        let mut gangs: Vec<&GangFacts> = self.gangs.iter().flatten().map(|g| &g.facts).collect();
+        gangs.sort_by(|a, b| a.key.cmp(&b.key));
+        events.extend(gangs.into_iter().cloned().map(Event::GangUpsert));
+        for pod in self.pods.iter().flatten() {
+            let mut facts = pod.facts.clone();
+            facts.node.clone_from(&pod.node);
+            events.push(Event::PodUpsert(facts));
+        }
+        if self.synced {
+            events.push(Event::Synced);
+        }
+        events
+    }
+
+    pub(crate) fn column(&mut self, name: &str) -> usize {
+        match self.columns.iter().position(|column| column == name) {
+            Some(at) => at,
+            None => {
+                self.columns.push(name.to_owned());
+                self.columns.len() - 1
+            }
+        }
+    }
+
+    /// The node's free room: allocatable minus used minus held.
+    pub(crate) fn room_of(&self, node: &Node) -> Room {
+        let free = (0..self.columns.len())
+            .map(|column| {
+                let at = |amounts: &[i64]| amounts.get(column).copied().unwrap_or(0);
+                at(&node.allocatable)
+                    .saturating_sub(at(&node.used))
+                    .saturating_sub(at(&node.held))
+            })
+            .collect();
+        let ports = node
+            .pods
+            .iter()
+            .filter_map(|pod| self.pods[pod.at()].as_ref())
+            .flat_map(|pod| pod.facts.shape.host_ports.iter().cloned())
+            .collect();
+        Room { free, ports }
+    }
+
+    pub(crate) fn push_room(&mut self, idx: NodeIdx) {
+        let room = self.nodes[idx.at()].as_ref().map(|node| self.room_of(node));
+        self.rooms.set(idx, room, false);
+    }
+
+    pub(crate) fn intern(&mut self, facts: &ShapeFacts) -> ShapeIdx {
+        if let Some(idx) = self.shape_by_facts.get(facts) {
+            return *idx;
+        }
+        let mut requests = vec![(self.column("pods"), 1)];
+        for (name, amount) in &facts.requests {
+            if name != "pods" && *amount > 0 {
+                requests.push((self.column(name), *amount));
+            }
+        }
+        requests.sort_unstable();
+        let idx = ShapeIdx(self.shapes.len() as u32);
+        self.shapes.push(Shape { facts: facts.clone(), requests });
+        self.shape_by_facts.insert(facts.clone(), idx);
+        idx
+    }
+
+    /// Rebuilds trees when nodes or topologies changed since the last call.
+    pub(crate) fn refresh_trees(&mut self) {
+        if !self.trees_dirty {
+            return;
+        }
+        self.trees_dirty = false;
+        let nodes: Vec<(NodeIdx, &NodeFacts)> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter_map(|(at, node)| Some((NodeIdx(at as u32), &node.as_ref()?.facts)))
+            .collect();
+        let mut trees = vec![Tree::build(&[], &nodes)];
+        let mut by_topology = BTreeMap::new();
+        for (name, facts) in &self.topologies {
+            by_topology.insert(name.clone(), TreeIdx(trees.len() as u32));
+            trees.push(Tree::build(&facts.levels, &nodes));
+        }
+        self.trees = trees;
+        self.tree_by_topology = by_topology;
+        self.rooms.reset();
+    }
+
+    /// The default topology: named by the operator, else annotated, else the only one.
+    pub(crate) fn default_topology(&self, named: Option<&str>) -> Option<&str> {
+        if let Some(name) = named {
+            return self.topologies.get(name).map(|facts| facts.name.as_str());
+        }
+        let annotated = self.topologies.values().find(|facts| facts.default);
+        match (annotated, self.topologies.len()) {
+            (Some(facts), _) => Some(&facts.name),
+            (None, 1) => self.topologies.keys().next().map(String::as_str),
+            _ => None,
+        }
+    }
+
+    /// Waiting pods of a gang that we may place, by index.
+    pub(crate) fn gang_pods(&self, key: &ObjectKey) -> impl Iterator<Item = (PodIdx, &Pod)> {
+        self.pods_by_gang
+            .get(key)
+            .into_iter()
+            .flatten()
+            .filter_map(|idx| Some((*idx, self.pods[idx.at()].as_ref()?)))
+    }
+
+    /// A canonical text of all derived state, for comparing an incremental world with a rebuilt one.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for (name, idx) in &self.node_by_name {
+            let Some(node) = &self.nodes[idx.at()] else { continue };
+            let _ = write!(text, "node {name}");
+            let mut amounts = BTreeMap::new();
+            for (at, column) in self.columns.iter().enumerate() {
+                let get = |v: &[i64]| v.get(at).copied().unwrap_or(0);
+                let row =
+                    (get(&node.allocatable), get(&node.used), get(&node.releasing), get(&node.held));
+                if row != (0, 0, 0, 0) {
+                    amounts.insert(column, row);
+                }
+            }
+            let pods: BTreeSet<&String> = node
+                .pods
+                .iter()
+                .filter_map(|pod| self.pods[pod.at()].as_ref())
+                .map(|pod| &pod.facts.uid)
+                .collect();
+            let _ = writeln!(text, " {amounts:?} {pods:?}");
+        }
+        let waiting: BTreeSet<&ObjectKey> =
+            self.waiting.iter().filter_map(|g| Some(&self.gangs[g.at()].as_ref()?.facts.key)).collect();
+        let charged: BTreeMap<&String, &[i64; 3]> =
+            self.charged.iter().filter(|(_, amounts)| **amounts != [0; 3]).collect();
+        let _ = writeln!(text, "waiting {waiting:?}\ncharged {charged:?}");
+        text
     }
 }

@@ -1,0 +1,62 @@
+//! The command line: arguments, exit codes, output. One file per command; only this module prints.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod generate;
+pub mod render;
+pub mod simulate;
+
+/// Everything asked for holds.
+pub const YES: u8 = 0;
+/// A well-formed no: something is pending under `--strict`, or an expectation is unmet.
+pub const NO: u8 = 1;
+/// Usage, or input that can't be read.
+pub const UNREADABLE: u8 = 2;
+
+/// A Kubernetes scheduler that places gangs of pods where the network is fast.
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Decide for manifests and dumps, without a cluster.
+    Simulate(simulate::Arguments),
+    /// Write files that Berth knows how to make.
+    Generate(generate::Arguments),
+}
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut out = io::stdout().lock();
+    let result = match arguments.command {
+        Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
+        Command::Generate(arguments) => generate::run(&arguments, &mut out),
+    };
+    let result = result.and_then(|code| out.flush().map(|()| code).map_err(anyhow::Error::from));
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(YES),
+        Err(error) => {
+            complain(&format!("berth: {error:#}"));
+            ExitCode::from(UNREADABLE)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+}
+
+/// Says something on standard error; that it can't be said is no failure.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

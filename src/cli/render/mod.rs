@@ -1,0 +1,4 @@
+//! Results as people and programs read them.
+
+pub mod json;
+pub mod table;

@@ -1,0 +1,82 @@
+//! `berth simulate`: decide for files, print what happened.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use super::render::{json, table};
+use super::{NO, YES, complain};
+use crate::simulate::cluster::Cluster;
+use crate::simulate::input::{Item, read_paths};
+use crate::simulate::result::SimulationResult;
+use crate::simulate::{Options, scenario};
+
+/// Arguments of `berth simulate`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Manifests, dumps or scenarios: files, folders, or - for standard input.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// How to print the result.
+    #[arg(short, long, value_enum, default_value = "table", env = "BERTH_OUTPUT")]
+    output: Output,
+    /// Exit with 1 when something stays pending, is skipped, or an expectation is unmet.
+    #[arg(long, env = "BERTH_STRICT")]
+    strict: bool,
+    /// Add time, steps and events to the JSON.
+    #[arg(long, env = "BERTH_STATS")]
+    stats: bool,
+    /// Topology of gangs that name none.
+    #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
+    default_topology: Option<String>,
+    /// Pods with this schedulerName are placed; others only hold room.
+    #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
+    scheduler_name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    let options = Options { scheduler_name: arguments.scheduler_name.clone(), default_topology: arguments.default_topology.clone() };
+    let items = read_paths(&arguments.paths)?;
+    let (scenarios, objects): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| scenario::is_scenario(&item.value));
+    let mut code = YES;
+    for item in &scenarios {
+        let run = scenario::run(item, &options)?;
+        print(arguments, &SimulationResult::of(&run.cluster), out)?;
+        if let Some(unmet) = run.unmet {
+            complain(&format!("{}: {unmet}", item.place.file));
+            code = code.max(if arguments.strict { NO } else { YES });
+        }
+    }
+    if !scenarios.is_empty() && objects.is_empty() {
+        return Ok(code);
+    }
+    let mut cluster = Cluster::new(options);
+    cluster.apply(objects);
+    cluster.settle();
+    let result = SimulationResult::of(&cluster);
+    print(arguments, &result, out)?;
+    let clean = result.all_placed() && result.skipped.is_empty();
+    Ok(if arguments.strict && !clean { NO } else { code })
+}
+
+fn print(arguments: &Arguments, result: &SimulationResult, out: &mut dyn Write) -> io::Result<()> {
+    match arguments.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats)).map_err(io::Error::from)?;
+            writeln!(out)
+        }
+        Output::Table => {
+            let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            out.write_all(table::result(result, io::stdout().is_terminal() && !plain).as_bytes())
+        }
+    }
+}

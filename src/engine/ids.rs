@@ -1,0 +1,42 @@
+//! Index newtypes: objects are lowered to dense `u32` indices on arrival.
+
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The index as a position in a vector.
+            #[must_use]
+            pub fn at(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+index!(
+    /// A node's slot in the world. Slots are reused after a node is gone.
+    NodeIdx
+);
+index!(
+    /// A pod's slot in the world.
+    PodIdx
+);
+index!(
+    /// A gang's slot in the world.
+    GangIdx
+);
+index!(
+    /// An interned shape.
+    ShapeIdx
+);
+index!(
+    /// A topology tree; 0 is the tree without levels (hosts only).
+    TreeIdx
+);
+index!(
+    /// A domain inside one tree; 0 is its root.
+    DomainIdx
+);

@@ -1,0 +1,299 @@
+//! From a gang in the world to the task of one decision.
+
+use crate::facts::Problem;
+use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
+use crate::place::task::{Bound, Item};
+use crate::policy::Policy;
+use crate::world::World;
+use crate::world::model::{Gang, Pod};
+
+/// A leaf's members.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaf {
+    /// Nodes of live members that have a place.
+    pub placed: Vec<NodeIdx>,
+    /// Live members with a place, known node or not.
+    pub n_placed: usize,
+    /// Members that wait, in rank order.
+    pub waiting: Vec<PodIdx>,
+    /// Members behind scheduling gates.
+    pub gated: usize,
+}
+
+/// A gang made ready for decisions.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared<'a> {
+    /// The gang.
+    pub gang: &'a Gang,
+    /// Constraint by subgroup.
+    pub bounds: Vec<Option<Bound>>,
+    /// Members by subgroup (leaves only).
+    pub leaves: Vec<Leaf>,
+    /// Waiting pods whose subgroup is not a leaf of the gang: (pod, subgroup).
+    pub strays: Vec<(PodIdx, String)>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Reads members and resolves constraints.
+    ///
+    /// # Errors
+    /// Every mistake in the gang's constraints.
+    pub(crate) fn new(world: &World, gang: &'a Gang, policy: &Policy) -> Result<Self, Vec<Problem>> {
+        let bounds = resolve(world, gang, policy)?;
+        let mut leaves = vec![Leaf::default(); gang.subs.len()];
+        let mut strays = Vec::new();
+        let mut waiting: Vec<(usize, &Pod, PodIdx)> = Vec::new();
+        for (idx, pod) in world.gang_pods(&gang.facts.key) {
+            let Some(leaf) = gang.leaf(pod.facts.subgroup.as_deref()) else {
+                if pod.waits() {
+                    strays.push((idx, pod.facts.subgroup.clone().unwrap_or_default()));
+                }
+                continue;
+            };
+            if !pod.live() {
+                continue;
+            }
+            if let Some(node) = &pod.node {
+                leaves[leaf].n_placed += 1;
+                leaves[leaf].placed.extend(world.node_by_name.get(node));
+            } else if pod.facts.gated {
+                leaves[leaf].gated += 1;
+            } else if pod.facts.ours {
+                waiting.push((leaf, pod, idx));
+            }
+        }
+        waiting.sort_by(|(_, a, _), (_, b, _)| rank(a).cmp(&rank(b)));
+        for (leaf, _, idx) in waiting {
+            leaves[leaf].waiting.push(idx);
+        }
+        Ok(Self { gang, bounds, leaves, strays })
+    }
+
+    /// True when the subgroup's minimum has places.
+    pub(crate) fn satisfied(&self, sub: usize) -> bool {
+        let entry = &self.gang.subs[sub];
+        if entry.children.is_empty() {
+            return self.leaves[sub].n_placed >= entry.min as usize;
+        }
+        entry.children.iter().filter(|child| self.satisfied(**child)).count() >= entry.min as usize
+    }
+
+    /// True when enough pods exist, ungated, to reach the minimum.
+    pub(crate) fn ready(&self, sub: usize) -> bool {
+        let entry = &self.gang.subs[sub];
+        if entry.children.is_empty() {
+            let leaf = &self.leaves[sub];
+            return leaf.n_placed + leaf.waiting.len() >= entry.min as usize;
+        }
+        entry.children.iter().filter(|child| self.ready(**child)).count() >= entry.min as usize
+    }
+
+    /// Pods that wait at or below.
+    pub(crate) fn n_waiting(&self, sub: usize) -> usize {
+        self.below(sub).iter().map(|leaf| self.leaves[*leaf].waiting.len()).sum()
+    }
+
+    /// The subgroup and everything below it.
+    fn below(&self, sub: usize) -> Vec<usize> {
+        let mut found = vec![sub];
+        let mut at = 0;
+        while at < found.len() {
+            found.extend(&self.gang.subs[found[at]].children);
+            at += 1;
+        }
+        found
+    }
+
+    fn item(&self, sub: usize) -> Item {
+        Item {
+            sub,
+            name: self.gang.subs[sub].name.clone(),
+            bound: self.bounds[sub],
+            live: self.below(sub).iter().flat_map(|leaf| &self.leaves[*leaf].placed).copied().collect(),
+            pods: Vec::new(),
+            children: Vec::new(),
+            choose: 0,
+            waiting: self.n_waiting(sub),
+        }
+    }
+
+    /// The task that brings a subgroup to its minimum.
+    pub(crate) fn minimum(&self, world: &World, sub: usize) -> Item {
+        let entry = &self.gang.subs[sub];
+        let mut item = self.item(sub);
+        if entry.children.is_empty() {
+            let leaf = &self.leaves[sub];
+            let take = (entry.min as usize).saturating_sub(leaf.n_placed).min(leaf.waiting.len());
+            item.pods = by_shape(world, &leaf.waiting[..take]);
+            return item;
+        }
+        let done = entry.children.iter().filter(|child| self.satisfied(**child)).count();
+        item.choose = (entry.min as usize).saturating_sub(done);
+        item.children = entry
+            .children
+            .iter()
+            .filter(|child| !self.satisfied(**child) && self.ready(**child))
+            .map(|child| self.minimum(world, *child))
+            .collect();
+        item.choose = item.choose.min(item.children.len());
+        item
+    }
+
+    /// Work above the minimum: subgroups that need their own minimum at once, and
+    /// leaves with pods that may be placed one by one (`true`).
+    pub(crate) fn surplus(&self, sub: usize, found: &mut Vec<(usize, bool)>) {
+        let entry = &self.gang.subs[sub];
+        if !self.satisfied(sub) {
+            if self.ready(sub) {
+                found.push((sub, false));
+            }
+        } else if entry.children.is_empty() {
+            if !self.leaves[sub].waiting.is_empty() {
+                found.push((sub, true));
+            }
+        } else {
+            for child in &entry.children {
+                self.surplus(*child, found);
+            }
+        }
+    }
+
+    /// The task of one surplus unit: the path from the root to the subgroup, with its
+    /// minimum, or `count` pods of the leaf.
+    pub(crate) fn unit(&self, world: &World, sub: usize, count: Option<usize>) -> Item {
+        let mut item = match count {
+            None => self.minimum(world, sub),
+            Some(count) => {
+                let mut item = self.item(sub);
+                item.pods = by_shape(world, &self.leaves[sub].waiting[..count]);
+                item
+            }
+        };
+        let mut at = sub;
+        while at != 0 {
+            at = self.gang.subs[at].parent;
+            item = Item { children: vec![item], choose: 1, ..self.item(at) };
+        }
+        item
+    }
+}
+
+fn rank(pod: &Pod) -> (bool, u32, i64, &str) {
+    let facts = &pod.facts;
+    (!facts.leader, facts.index.unwrap_or(u32::MAX), facts.created, facts.name.as_str())
+}
+
+fn by_shape(world: &World, pods: &[PodIdx]) -> Vec<(ShapeIdx, Vec<PodIdx>)> {
+    let mut groups: Vec<(ShapeIdx, Vec<PodIdx>)> = Vec::new();
+    for pod in pods {
+        let Some(shape) = world.pods[pod.at()].as_ref().map(|pod| pod.shape) else { continue };
+        match groups.iter_mut().find(|(other, _)| *other == shape) {
+            Some((_, pods)) => pods.push(*pod),
+            None => groups.push((shape, vec![*pod])),
+        }
+    }
+    groups
+}
+
+/// Resolves topology and levels of every subgroup.
+fn resolve(world: &World, gang: &Gang, policy: &Policy) -> Result<Vec<Option<Bound>>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut bounds = Vec::new();
+    for at in 0..gang.subs.len() {
+        bounds.push(resolve_one(world, gang, at, policy, &mut problems));
+    }
+    if problems.is_empty() { Ok(bounds) } else { Err(problems) }
+}
+
+fn resolve_one(
+    world: &World,
+    gang: &Gang,
+    at: usize,
+    policy: &Policy,
+    problems: &mut Vec<Problem>,
+) -> Option<Bound> {
+    let sub = &gang.subs[at];
+    if sub.constraint.is_empty() && !sub.auto_preferred {
+        return None;
+    }
+    let mut problem = |code, key: &str, value: &str, allowed: String| {
+        let problem = Problem {
+            code,
+            object: if sub.name.is_empty() { String::new() } else { format!("subgroup {}", sub.name) },
+            key: key.to_owned(),
+            value: value.to_owned(),
+            allowed,
+        };
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    let name = match topology_name(world, gang, at, policy) {
+        Some(name) => name,
+        None if sub.auto_preferred && sub.constraint.is_empty() => return None,
+        None if policy.compat_kai => return None,
+        None => {
+            let known = known_topologies(world);
+            let level = sub.constraint.required.as_ref().or(sub.constraint.preferred.as_ref());
+            problem(
+                "LevelWithoutTopology",
+                "topology",
+                level.map_or("", String::as_str),
+                format!("the name of a Topology beside the level ({known}), or a default topology"),
+            );
+            return None;
+        }
+    };
+    let Some(tree_idx) = world.tree_by_topology.get(&name).copied() else {
+        problem("UnknownTopology", "topology", &name, known_topologies(world));
+        return None;
+    };
+    let tree = &world.trees[tree_idx.at()];
+    let mut level = |key: &str, value: &Option<String>| {
+        let value = value.as_deref()?;
+        let depth = tree.depth_of_level(value);
+        if depth.is_none() {
+            problem("UnknownLevel", key, value, format!("a level of Topology {name}: {}", tree.labels.join(", ")));
+        }
+        depth
+    };
+    let required = level("requiredTopologyLevel", &sub.constraint.required);
+    let mut preferred = level("preferredTopologyLevel", &sub.constraint.preferred);
+    if sub.auto_preferred && preferred.is_none() {
+        preferred = Some(tree.n_levels());
+    }
+    if let (Some(hard), Some(soft)) = (required, preferred) {
+        if soft < hard {
+            problem(
+                "PreferredAboveRequired",
+                "preferredTopologyLevel",
+                tree.label(soft),
+                format!("a level at or below the required level {}", tree.label(hard)),
+            );
+        }
+    }
+    Some(Bound { tree: tree_idx, required, preferred })
+}
+
+/// Own topology, else the nearest ancestor's, else the default one.
+fn topology_name(world: &World, gang: &Gang, at: usize, policy: &Policy) -> Option<String> {
+    let mut sub = at;
+    loop {
+        if let Some(name) = gang.subs[sub].constraint.topology.as_deref().filter(|n| !n.is_empty()) {
+            return Some(name.to_owned());
+        }
+        if sub == 0 {
+            break;
+        }
+        sub = gang.subs[sub].parent;
+    }
+    world.default_topology(policy.default_topology.as_deref()).map(str::to_owned)
+}
+
+fn known_topologies(world: &World) -> String {
+    if world.topologies.is_empty() {
+        return "no Topology exists".to_owned();
+    }
+    let names: Vec<&str> = world.topologies.keys().map(String::as_str).collect();
+    format!("one of {}", names.join(", "))
+}

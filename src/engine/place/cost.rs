@@ -1,0 +1,80 @@
+//! Costs of the exact solver: vectors compared lexicographically, packed into words.
+//!
+//! Lexicographic order is translation-invariant, so sums of packed vectors
+//! compare like the vectors as long as no component overflows its bits; the
+//! layout reserves bits for the largest sum each component can reach.
+
+/// A packed cost.
+pub(crate) trait Cost: Copy + Ord {
+    /// Nothing.
+    const ZERO: Self;
+    /// Larger than every real cost: infeasible.
+    const NONE: Self;
+    /// Bits available.
+    const BITS: u32;
+    /// Sum; the layout guarantees that it does not overflow.
+    fn plus(self, other: Self) -> Self;
+    /// `value` at a bit offset counted from the least significant end.
+    fn component(value: u64, offset: u32) -> Self;
+}
+
+impl Cost for u128 {
+    const ZERO: Self = 0;
+    const NONE: Self = u128::MAX;
+    const BITS: u32 = 127;
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    fn component(value: u64, offset: u32) -> Self {
+        u128::from(value) << offset
+    }
+}
+
+/// Four words, most significant first; a component never straddles two words.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wide([u128; 8]);
+
+impl Cost for Wide {
+    const ZERO: Self = Wide([0; 8]);
+    const NONE: Self = Wide([u128::MAX; 8]);
+    const BITS: u32 = 8 * 127;
+    fn plus(self, other: Self) -> Self {
+        let mut sum = self.0;
+        for (at, word) in sum.iter_mut().enumerate() {
+            *word += other.0[at];
+        }
+        Wide(sum)
+    }
+    fn component(value: u64, offset: u32) -> Self {
+        let mut words = [0; 8];
+        words[7 - (offset / 128) as usize] = u128::from(value) << (offset % 128);
+        Wide(words)
+    }
+}
+
+/// Bit offsets of the components, most significant first.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// Offset by component.
+    pub offsets: Vec<u32>,
+    /// Bits used in all.
+    pub bits: u32,
+}
+
+impl Layout {
+    /// Lays out components given the largest sum each can reach.
+    pub(crate) fn new(largest: &[u64]) -> Self {
+        let mut offsets = vec![0; largest.len()];
+        let mut at = 0;
+        for (component, bound) in largest.iter().enumerate().rev() {
+            let width = 64 - bound.leading_zeros();
+            // Stay inside one 128-bit word, its top bit left for `NONE`.
+            if at % 128 + width > 127 {
+                at = at.next_multiple_of(128);
+            }
+            offsets[component] = at;
+            at += width;
+        }
+        Self { offsets, bits: at }
+    }
+}

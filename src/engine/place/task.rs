@@ -1,0 +1,182 @@
+//! A task: a gang's tree cut down to what one decision must place.
+
+use crate::ids::{NodeIdx, PodIdx, ShapeIdx, TreeIdx};
+use crate::place::exact::Demand;
+
+/// A constraint whose topology and levels are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// The tree.
+    pub tree: TreeIdx,
+    /// Depth of the hard level.
+    pub required: Option<usize>,
+    /// Depth of the soft level.
+    pub preferred: Option<usize>,
+}
+
+/// A subgroup with the pods this decision must place in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// Index in the gang's tree.
+    pub sub: usize,
+    /// Name, for verdicts; empty for the root.
+    pub name: String,
+    /// Its constraint.
+    pub bound: Option<Bound>,
+    /// Nodes of its live members that have a place, itself and below.
+    pub live: Vec<NodeIdx>,
+    /// Pods to place, of a leaf: by shape, in rank order.
+    pub pods: Vec<(ShapeIdx, Vec<PodIdx>)>,
+    /// Subgroups to place.
+    pub children: Vec<Item>,
+    /// How many of the children must be placed; the first ones are tried first.
+    pub choose: usize,
+    /// All pods that wait below it, the ones beyond the minimum included, of its first shape.
+    pub waiting: usize,
+}
+
+impl Item {
+    /// Pods of this task at or below the item, by shape.
+    pub(crate) fn demand(&self) -> Vec<(ShapeIdx, usize)> {
+        let mut demand: Vec<(ShapeIdx, usize)> = Vec::new();
+        self.add_demand(&mut demand);
+        demand
+    }
+
+    fn add_demand(&self, demand: &mut Vec<(ShapeIdx, usize)>) {
+        for (shape, pods) in &self.pods {
+            match demand.iter_mut().find(|(other, _)| other == shape) {
+                Some((_, n)) => *n += pods.len(),
+                None => demand.push((*shape, pods.len())),
+            }
+        }
+        for child in self.children.iter().take(self.choose) {
+            child.add_demand(demand);
+        }
+    }
+
+    /// Pods of this task at or below the item.
+    pub(crate) fn n_pods(&self) -> usize {
+        self.demand().iter().map(|(_, n)| n).sum()
+    }
+
+    /// All pods at or below, in order.
+    pub(crate) fn all_pods(&self) -> Vec<PodIdx> {
+        let mut pods: Vec<PodIdx> = self.pods.iter().flat_map(|(_, pods)| pods).copied().collect();
+        for child in self.children.iter().take(self.choose) {
+            pods.extend(child.all_pods());
+        }
+        pods
+    }
+}
+
+/// A task of the exact class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uniform {
+    /// The one shape.
+    pub shape: ShapeIdx,
+    /// What to place.
+    pub demand: Demand,
+    /// Pods of each whole segment in order.
+    pub segments: Vec<Vec<PodIdx>>,
+    /// Pods of the short one.
+    pub short: Vec<PodIdx>,
+    /// Where the short one stands among the segments in declared order.
+    pub short_at: usize,
+    /// Pods outside segments that come before the first segment in declared order.
+    pub loose: Vec<PodIdx>,
+    /// The segments' constraint.
+    pub bound: Option<Bound>,
+}
+
+/// Recognises the exact class: one shape; below the root, subgroups without a
+/// constraint are transparent; the constrained ones share constraint, hold no
+/// constraint below, have no live member, and one size, the smallest one excepted.
+pub(crate) fn uniform(root: &Item) -> Option<Uniform> {
+    let demand = root.demand();
+    let [(shape, _)] = demand.as_slice() else { return None };
+    let mut found = Found::default();
+    gather(root, &mut found)?;
+    let size = found.segments.iter().map(|(_, pods)| pods.len()).max().unwrap_or(1);
+    let smaller: Vec<usize> =
+        (0..found.segments.len()).filter(|at| found.segments[*at].1.len() < size).collect();
+    let short_at = match smaller.as_slice() {
+        [] => None,
+        [at] => Some(*at),
+        _ => return None,
+    };
+    let bound = found.segments.first().and_then(|(bound, _)| *bound);
+    if found.segments.iter().any(|(other, _)| *other != bound) {
+        return None;
+    }
+    if let (Some(segments), Some(outer)) = (bound, root.bound) {
+        if segments.tree != outer.tree {
+            return None;
+        }
+    }
+    let mut segments: Vec<Vec<PodIdx>> =
+        found.segments.into_iter().map(|(_, pods)| pods).collect();
+    let short = short_at.map(|at| segments.remove(at)).unwrap_or_default();
+    let (required, preferred) = bound.map_or((0, 0), |bound| {
+        let required = bound.required.unwrap_or(0);
+        (required, bound.preferred.unwrap_or(required))
+    });
+    Some(Uniform {
+        shape: *shape,
+        demand: Demand {
+            segments: segments.len(),
+            size,
+            short: short.len(),
+            required,
+            preferred,
+            loose: found.loose.len(),
+        },
+        short_at: short_at.unwrap_or(segments.len()),
+        segments,
+        short,
+        loose: found.loose,
+        bound,
+    })
+}
+
+#[derive(Default)]
+struct Found {
+    segments: Vec<(Option<Bound>, Vec<PodIdx>)>,
+    loose: Vec<PodIdx>,
+}
+
+fn gather(item: &Item, found: &mut Found) -> Option<()> {
+    if item.choose < item.children.len() && !interchangeable(item) {
+        return None;
+    }
+    found.loose.extend(item.pods.iter().flat_map(|(_, pods)| pods));
+    for child in item.children.iter().take(item.choose) {
+        match child.bound {
+            None => gather(child, found)?,
+            Some(_) if child.live.is_empty() && plain_below(child) => {
+                let pods = child.all_pods();
+                if !pods.is_empty() {
+                    found.segments.push((child.bound, pods));
+                }
+            }
+            Some(_) => return None,
+        }
+    }
+    Some(())
+}
+
+fn plain_below(item: &Item) -> bool {
+    item.choose == item.children.len()
+        && item.children.iter().all(|child| child.bound.is_none() && plain_below(child))
+}
+
+/// Any choice among the children is as good as any other.
+fn interchangeable(item: &Item) -> bool {
+    let Some(first) = item.children.first() else { return true };
+    item.children.iter().all(|child| {
+        child.bound == first.bound
+            && child.live.is_empty()
+            && child.children.is_empty()
+            && child.demand() == first.demand()
+    })
+}

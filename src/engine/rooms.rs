@@ -1,0 +1,330 @@
+//! The ledger: rooms of nodes on which plans are tried, with cached slots.
+//!
+//! `Rooms` mirrors the world's nodes. Plans take room and give it back by
+//! checkpoint and rollback; every change of a room is logged, and each shape's
+//! cached slots and domain sums catch up from the log when they are asked
+//! (O(depth) per change and shape touched; nothing is rebuilt per pass).
+
+use std::collections::BTreeMap;
+
+use crate::facts::{NodeFacts, ShapeFacts};
+use crate::fit;
+use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
+use crate::outcome::Rule;
+use crate::topology::Tree;
+use crate::world::model::Room;
+
+/// Entries kept in the change log before all caches start afresh: the log of a
+/// pass over 5 000 nodes stays below it, and a rebuild costs about as much as
+/// replaying this many entries.
+const MAX_LOG: usize = 1 << 20;
+
+/// An interned shape with its requests by column.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// As told.
+    pub facts: ShapeFacts,
+    /// Requests by column, sorted, the pod count included.
+    pub requests: Vec<(usize, i64)>,
+}
+
+/// Per-shape answers for every node.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    cursor: usize,
+    /// Copies that fit, by node.
+    slots: Vec<u32>,
+    /// Passes the rules that do not depend on room, by node.
+    eligible: Vec<bool>,
+    /// Soft cost, by node.
+    soft: Vec<u32>,
+    /// Sums by tree.
+    sums: BTreeMap<TreeIdx, Sums>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    slots: Vec<u64>,
+    /// Free amounts of the shape's columns over eligible nodes, `n_columns` per domain.
+    free: Vec<i64>,
+    /// Slots of each node as summed, so that deltas are exact.
+    seen: Vec<(u32, bool, Vec<i64>)>,
+}
+
+/// One taken place, for rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Taken {
+    node: NodeIdx,
+    shape: ShapeIdx,
+    count: i64,
+}
+
+/// The ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Rooms {
+    rooms: Vec<Option<Room>>,
+    log: Vec<NodeIdx>,
+    caches: Vec<Slots>,
+    taken: Vec<Taken>,
+}
+
+impl Rooms {
+    /// Replaces a node's room (`None` when the node is gone). `rules_changed` when labels,
+    /// taints or conditions changed too.
+    pub fn set(&mut self, node: NodeIdx, room: Option<Room>, trees_changed: bool) {
+        if self.rooms.len() <= node.at() {
+            self.rooms.resize(node.at() + 1, None);
+        }
+        self.rooms[node.at()] = room;
+        if trees_changed {
+            self.reset();
+        } else {
+            self.note(node);
+        }
+    }
+
+    /// Forgets every cached answer (structure changed).
+    pub fn reset(&mut self) {
+        self.caches.clear();
+        self.log.clear();
+    }
+
+    fn note(&mut self, node: NodeIdx) {
+        if self.log.len() >= MAX_LOG {
+            self.reset();
+        }
+        self.log.push(node);
+    }
+
+    /// The room of a node.
+    #[must_use]
+    pub fn room(&self, node: NodeIdx) -> Option<&Room> {
+        self.rooms.get(node.at()).and_then(Option::as_ref)
+    }
+
+    /// A mark to roll back to.
+    #[must_use]
+    pub fn checkpoint(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Takes room for `count` pods of a shape on a node.
+    pub fn take(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
+        self.taken.push(Taken { node, shape: idx, count: i64::from(count) });
+        self.shift(node, shape, i64::from(count));
+    }
+
+    /// Gives room for `count` more pods, as if others had left: what-if only, rolled back like a take.
+    pub fn give(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
+        self.taken.push(Taken { node, shape: idx, count: -i64::from(count) });
+        self.shift(node, shape, -i64::from(count));
+    }
+
+    /// Gives back everything taken since the mark.
+    pub fn rollback(&mut self, mark: usize, shapes: &[Shape]) {
+        while self.taken.len() > mark {
+            if let Some(taken) = self.taken.pop() {
+                self.shift(taken.node, &shapes[taken.shape.at()], -taken.count);
+            }
+        }
+    }
+
+    fn shift(&mut self, node: NodeIdx, shape: &Shape, count: i64) {
+        if let Some(Some(room)) = self.rooms.get_mut(node.at()) {
+            for (column, amount) in &shape.requests {
+                if room.free.len() <= *column {
+                    room.free.resize(column + 1, 0);
+                }
+                room.free[*column] = room.free[*column].saturating_sub(amount.saturating_mul(count));
+            }
+            for port in &shape.facts.host_ports {
+                if count > 0 {
+                    room.ports.push(port.clone());
+                } else if let Some(at) = room.ports.iter().rposition(|other| other == port) {
+                    room.ports.remove(at);
+                }
+            }
+        }
+        self.note(node);
+    }
+
+    /// Brings the cached answers for a shape up to date.
+    pub fn refresh(&mut self, idx: ShapeIdx, shape: &Shape, ctx: &Context<'_>) {
+        if self.caches.len() <= idx.at() {
+            self.caches.resize_with(idx.at() + 1, Slots::default);
+        }
+        let mut cache = std::mem::take(&mut self.caches[idx.at()]);
+        if cache.slots.is_empty() {
+            let n = self.rooms.len();
+            cache.slots = vec![0; n];
+            cache.eligible = vec![false; n];
+            cache.soft = vec![0; n];
+            for at in 0..n {
+                self.evaluate(&mut cache, NodeIdx(at as u32), shape, ctx);
+            }
+        } else {
+            for at in cache.cursor..self.log.len() {
+                let node = self.log[at];
+                self.update(&mut cache, node, shape, ctx.trees);
+            }
+        }
+        cache.cursor = self.log.len();
+        self.caches[idx.at()] = cache;
+    }
+
+    fn evaluate(&self, cache: &mut Slots, node: NodeIdx, shape: &Shape, ctx: &Context<'_>) {
+        let Some(facts) = ctx.nodes.get(node.at()).copied().flatten() else {
+            return;
+        };
+        cache.eligible[node.at()] = fit::refusal(facts, &shape.facts).is_none();
+        cache.soft[node.at()] = fit::soft_cost(facts, &shape.facts);
+        cache.slots[node.at()] = self.slots_now(node, shape, cache.eligible[node.at()]);
+    }
+
+    fn slots_now(&self, node: NodeIdx, shape: &Shape, eligible: bool) -> u32 {
+        match self.room(node) {
+            Some(room) if eligible => slots(room, shape),
+            _ => 0,
+        }
+    }
+
+    fn update(&self, cache: &mut Slots, node: NodeIdx, shape: &Shape, trees: &[Tree]) {
+        if node.at() >= cache.slots.len() {
+            return;
+        }
+        cache.slots[node.at()] = self.slots_now(node, shape, cache.eligible[node.at()]);
+        let (slots, eligible) = (cache.slots[node.at()], cache.eligible[node.at()]);
+        for (tree, sums) in &mut cache.sums {
+            self.move_sums(sums, &trees[tree.at()], node, shape, (slots, eligible));
+        }
+    }
+
+    fn move_sums(
+        &self,
+        sums: &mut Sums,
+        tree: &Tree,
+        node: NodeIdx,
+        shape: &Shape,
+        now: (u32, bool),
+    ) {
+        let Some(position) = tree.position(node) else { return };
+        let n_columns = shape.requests.len();
+        let free: Vec<i64> = match self.room(node) {
+            Some(room) if now.1 => shape
+                .requests
+                .iter()
+                .map(|(column, _)| room.free.get(*column).copied().unwrap_or(0).max(0))
+                .collect(),
+            _ => vec![0; n_columns],
+        };
+        let before = &mut sums.seen[node.at()];
+        let mut domain = tree.leaf_at(position);
+        loop {
+            let at = domain.at();
+            sums.slots[at] = sums.slots[at] + u64::from(now.0) - u64::from(before.0);
+            for column in 0..n_columns {
+                let old = before.2.get(column).copied().unwrap_or(0);
+                sums.free[at * n_columns + column] += free[column] - old;
+            }
+            if domain == Tree::ROOT {
+                break;
+            }
+            domain = tree.domain(domain).parent;
+        }
+        *before = (now.0, now.1, free);
+    }
+
+    /// Makes sure that sums of a shape over a tree exist. Call after `refresh`.
+    pub fn ensure_sums(&mut self, idx: ShapeIdx, shape: &Shape, tree_idx: TreeIdx, tree: &Tree) {
+        let mut cache = std::mem::take(&mut self.caches[idx.at()]);
+        if !cache.sums.contains_key(&tree_idx) {
+            let mut sums = Sums {
+                slots: vec![0; tree.domains.len()],
+                free: vec![0; tree.domains.len() * shape.requests.len()],
+                seen: vec![(0, false, Vec::new()); cache.slots.len()],
+            };
+            for node in &tree.order {
+                let now = (cache.slots[node.at()], cache.eligible[node.at()]);
+                self.move_sums(&mut sums, tree, *node, shape, now);
+            }
+            cache.sums.insert(tree_idx, sums);
+        }
+        self.caches[idx.at()] = cache;
+    }
+
+    /// Copies of the shape that fit on the node. Call after `refresh`.
+    #[must_use]
+    pub fn node_slots(&self, shape: ShapeIdx, node: NodeIdx) -> u32 {
+        self.caches[shape.at()].slots.get(node.at()).copied().unwrap_or(0)
+    }
+
+    /// Soft cost of one pod of the shape on the node.
+    #[must_use]
+    pub fn soft_cost(&self, shape: ShapeIdx, node: NodeIdx) -> u32 {
+        self.caches[shape.at()].soft.get(node.at()).copied().unwrap_or(0)
+    }
+
+    /// True when the node passes the rules that do not depend on room.
+    #[must_use]
+    pub fn eligible(&self, shape: ShapeIdx, node: NodeIdx) -> bool {
+        self.caches[shape.at()].eligible.get(node.at()).copied().unwrap_or(false)
+    }
+
+    /// Copies of the shape that fit in the domain. Call after `ensure_sums`.
+    #[must_use]
+    pub fn domain_slots(&self, shape: ShapeIdx, tree: TreeIdx, domain: DomainIdx) -> u64 {
+        self.caches[shape.at()].sums.get(&tree).map_or(0, |sums| sums.slots[domain.at()])
+    }
+
+    /// Free amounts of the shape's columns over the domain's eligible nodes.
+    #[must_use]
+    pub fn domain_free(&self, shape: ShapeIdx, tree: TreeIdx, domain: DomainIdx, n: usize) -> &[i64] {
+        self.caches[shape.at()]
+            .sums
+            .get(&tree)
+            .map_or(&[], |sums| &sums.free[domain.at() * n..(domain.at() + 1) * n])
+    }
+}
+
+/// What evaluation of a new shape reads.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Facts by node index; `None` for free slots.
+    pub nodes: &'a [Option<&'a NodeFacts>],
+    /// Trees by index.
+    pub trees: &'a [Tree],
+}
+
+/// Copies that fit in a room.
+#[must_use]
+pub fn slots(room: &Room, shape: &Shape) -> u32 {
+    let mut most = i64::from(u32::MAX);
+    for (column, amount) in &shape.requests {
+        if *amount > 0 {
+            most = most.min(room.free.get(*column).copied().unwrap_or(0).max(0) / amount);
+        }
+    }
+    if !shape.facts.host_ports.is_empty() {
+        let taken = room.ports.iter().any(|used| {
+            shape.facts.host_ports.iter().any(|wanted| fit::ports_conflict(used, wanted))
+        });
+        most = most.min(i64::from(!taken));
+    }
+    u32::try_from(most).unwrap_or(0)
+}
+
+/// Why no copy fits in a room that passes the other rules.
+#[must_use]
+pub fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<Rule> {
+    for (column, amount) in shape.requests.iter().rev() {
+        if *amount > 0 && room.free.get(*column).copied().unwrap_or(0) < *amount {
+            return Some(Rule::Insufficient(names[*column].clone()));
+        }
+    }
+    shape
+        .facts
+        .host_ports
+        .iter()
+        .find(|wanted| room.ports.iter().any(|used| fit::ports_conflict(used, wanted)))
+        .map(|port| Rule::HostPort(port.port))
+}

@@ -1,0 +1,6 @@
+//! Tests of the engine, in a small fixture language.
+
+mod fixture;
+mod oracle;
+mod stories;
+mod world;

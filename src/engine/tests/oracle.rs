@@ -1,0 +1,204 @@
+//! The exact solver against brute force on small random trees.
+
+use proptest::prelude::*;
+
+use crate::facts::{LevelFacts, NodeFacts};
+use crate::ids::NodeIdx;
+use crate::place::exact::{Answer, Chosen, Demand, Instance, Spot};
+use crate::policy::NodeStrategy;
+use crate::topology::Tree;
+
+fn tree(paths: &[(u8, u8)]) -> Tree {
+    let nodes: Vec<NodeFacts> = paths
+        .iter()
+        .enumerate()
+        .map(|(at, (block, rack))| NodeFacts {
+            name: format!("n{at}"),
+            labels: [("block".to_owned(), format!("b{block}")), ("rack".to_owned(), format!("r{rack}"))].into(),
+            ..NodeFacts::default()
+        })
+        .collect();
+    let levels = ["block", "rack"].map(|label| LevelFacts { label: label.into(), alias: None });
+    let indexed: Vec<_> = nodes.iter().enumerate().map(|(at, n)| (NodeIdx(at as u32), n)).collect();
+    Tree::build(&levels, &indexed)
+}
+
+/// Lines 3 to 6 for counts per position, written down independently of the solver.
+fn cost(tree: &Tree, spots: &[Spot], counts: &[u32], broken: u64) -> Vec<u64> {
+    let mut vector = vec![broken];
+    let mut line4 = Vec::new();
+    for depth in 1..=2 {
+        let (mut touched, mut partly, mut left) = (0, 0, 0);
+        for domain in &tree.by_depth[depth] {
+            let range = tree.positions(*domain);
+            let pods: u64 = counts[range.clone()].iter().map(|n| u64::from(*n)).sum();
+            let live: u64 = spots[range.clone()].iter().map(|s| u64::from(s.live)).sum();
+            let slots: u64 = spots[range].iter().map(|s| u64::from(s.slots)).sum();
+            if pods + live > 0 {
+                touched += 1;
+                partly += u64::from(slots > pods);
+                left += slots - pods;
+            }
+        }
+        vector.push(touched);
+        line4.extend([partly, left]);
+    }
+    vector.extend(line4);
+    vector.push(counts.iter().zip(spots).map(|(n, s)| u64::from(n * s.soft)).sum());
+    let touched = |at: usize| counts[at] > 0 || spots[at].live > 0;
+    let open: Vec<usize> = (0..spots.len()).filter(|at| touched(*at)).collect();
+    vector.push(open.len() as u64);
+    vector.push(open.iter().filter(|at| spots[**at].slots > counts[**at]).count() as u64);
+    vector.push(open.iter().map(|at| u64::from(spots[*at].slots - counts[*at])).sum());
+    vector
+}
+
+/// Every way to place `n` pods.
+fn all_counts(spots: &[Spot], n: u32, at: usize, counts: &mut Vec<u32>, f: &mut impl FnMut(&[u32])) {
+    if at == spots.len() {
+        if n == 0 {
+            f(counts);
+        }
+        return;
+    }
+    for take in (0..=spots[at].slots.min(n)).rev() {
+        counts.push(take);
+        all_counts(spots, n - take, at + 1, counts, f);
+        counts.pop();
+    }
+}
+
+/// Fewest levels climbed when the pods per rack and block are given; `None` when impossible.
+fn fewest_breaks(tree: &Tree, counts: &[u32], sizes: &[u32], required: usize) -> Option<u64> {
+    // Assign segments one by one to a rack (0), a block (1) or the whole tree (2).
+    fn go(tree: &Tree, counts: &mut Vec<u32>, sizes: &[u32], required: usize) -> Option<u64> {
+        let Some((size, rest)) = sizes.split_first() else { return Some(0) };
+        let mut best: Option<u64> = None;
+        for (climbed, depth) in [(0, 2), (1, 1), (2, 0)] {
+            if depth < required {
+                continue;
+            }
+            for domain in &tree.by_depth[depth] {
+                let range = tree.positions(*domain);
+                take(counts, range.clone().collect(), *size, 0, &mut |counts| {
+                    if let Some(more) = go(tree, counts, rest, required) {
+                        let sum = climbed + more;
+                        best = Some(best.map_or(sum, |b| b.min(sum)));
+                    }
+                });
+            }
+        }
+        best
+    }
+    fn take(counts: &mut Vec<u32>, from: Vec<usize>, n: u32, at: usize, f: &mut dyn FnMut(&mut Vec<u32>)) {
+        if n == 0 {
+            f(counts);
+            return;
+        }
+        if at == from.len() {
+            return;
+        }
+        let most = counts[from[at]].min(n);
+        for k in 0..=most {
+            counts[from[at]] -= k;
+            take(counts, from.clone(), n - k, at + 1, f);
+            counts[from[at]] += k;
+        }
+    }
+    go(tree, &mut counts.to_vec(), sizes, required)
+}
+
+fn counts_of(n: usize, chosen: &Chosen) -> Vec<u32> {
+    let mut counts = vec![0; n];
+    for position in chosen.segments.iter().flatten().chain(&chosen.short).chain(&chosen.loose) {
+        counts[*position] += 1;
+    }
+    counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn loose_pods_equal_brute_force(
+        rows in prop::collection::vec((0..3u8, 0..3u8, 0..4u32, 0..3u32, 0..2u32), 1..7),
+        n in 1..9u32,
+    ) {
+        let tree = tree(&rows.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>());
+        let spots: Vec<Spot> = tree.order.iter().map(|node| {
+            let row = rows[node.at()];
+            Spot { slots: row.2, soft: row.3, live: row.4, load: 0 }
+        }).collect();
+        let mut best: Option<(Vec<u64>, Vec<u32>)> = None;
+        all_counts(&spots, n, 0, &mut Vec::new(), &mut |counts| {
+            let cost = cost(&tree, &spots, counts, 0);
+            if best.as_ref().is_none_or(|(other, _)| cost < *other) {
+                best = Some((cost, counts.to_vec()));
+            }
+        });
+        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
+        let found = match instance.solve(&Demand::loose(n as usize)) {
+            Answer::Best(chosen) => Some(counts_of(spots.len(), &chosen)),
+            _ => None,
+        };
+        let found_cost = found.as_ref().map(|counts| cost(&tree, &spots, counts, 0));
+        prop_assert_eq!(found_cost, best.as_ref().map(|(cost, _)| cost.clone()));
+        // Line 7: at the first difference more pods in the earlier domain; `all_counts` goes in that order.
+        let domains = |counts: &Vec<u32>| -> Vec<u32> {
+            tree.domains.iter().map(|d| counts[d.start as usize..d.end as usize].iter().sum()).collect()
+        };
+        if let (Some(found), Some((cost_best, _))) = (&found, &best) {
+            let mut first: Option<Vec<u32>> = None;
+            all_counts(&spots, n, 0, &mut Vec::new(), &mut |counts| {
+                if cost(&tree, &spots, counts, 0) == *cost_best {
+                    let key = domains(&counts.to_vec());
+                    if first.as_ref().is_none_or(|other| key > *other) {
+                        first = Some(key);
+                    }
+                }
+            });
+            prop_assert_eq!(Some(domains(found)), first);
+        }
+    }
+
+    #[test]
+    fn segments_equal_brute_force(
+        rows in prop::collection::vec((0..2u8, 0..3u8, 0..4u32), 1..6),
+        segments in 1..4usize, size in 1..3usize, short in 0..2usize, loose in 0..2usize, required in 0..3usize,
+    ) {
+        let short = if size > 1 { short } else { 0 };
+        let tree = tree(&rows.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>());
+        let spots: Vec<Spot> = tree.order.iter().map(|node| Spot { slots: rows[node.at()].2, ..Spot::default() }).collect();
+        let demand = Demand { segments, size, short, required, preferred: 2, loose };
+        let mut sizes = vec![size as u32; segments];
+        if short > 0 { sizes.push(short as u32); }
+        let mut best: Option<Vec<u64>> = None;
+        all_counts(&spots, demand.pods() as u32, 0, &mut Vec::new(), &mut |counts| {
+            if let Some(broken) = fewest_breaks(&tree, counts, &sizes, required) {
+                let cost = cost(&tree, &spots, counts, broken);
+                if best.as_ref().is_none_or(|other| cost < *other) {
+                    best = Some(cost);
+                }
+            }
+        });
+        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
+        let found = match instance.solve(&demand) {
+            Answer::Best(chosen) => {
+                prop_assert_eq!(chosen.segments.len(), segments);
+                prop_assert!(chosen.segments.iter().all(|s| s.len() == size));
+                prop_assert_eq!((chosen.short.len(), chosen.loose.len()), (short, loose));
+                for segment in chosen.segments.iter().chain(std::iter::once(&chosen.short)) {
+                    let mut domains: Vec<_> = segment.iter().map(|p| tree.domain_of(tree.order[*p], required)).collect();
+                    domains.dedup();
+                    prop_assert!(domains.len() <= 1, "required level held");
+                }
+                let counts = counts_of(spots.len(), &chosen);
+                let broken = fewest_breaks(&tree, &counts, &sizes, required).unwrap();
+                Some(cost(&tree, &spots, &counts, broken))
+            }
+            Answer::Impossible => None,
+            Answer::TooLarge => { prop_assert!(false, "too large"); None }
+        };
+        prop_assert_eq!(found, best);
+    }
+}

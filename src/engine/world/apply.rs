@@ -1,0 +1,438 @@
+//! Applying events: one small function per kind, each keeping every index true.
+
+use crate::facts::{
+    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, TopologyFacts,
+};
+use crate::gang;
+use crate::ids::{GangIdx, NodeIdx, PodIdx};
+use crate::world::model::{Gang, Node, PlaceState, Pod};
+use crate::world::{Rejected, World};
+
+/// Most levels a Topology may have (its schema's limit).
+const MAX_LEVELS: usize = 16;
+
+impl World {
+    pub(super) fn apply_event(&mut self, event: Event, now: Millis) -> Result<(), Rejected> {
+        match event {
+            Event::NodeUpsert(facts) => self.upsert_node(facts),
+            Event::NodeDelete(uid) => self.delete_node(&uid),
+            Event::PodUpsert(facts) => self.upsert_pod(facts),
+            Event::PodDelete(uid) => self.delete_pod(&uid),
+            Event::GangUpsert(facts) => self.upsert_gang(facts),
+            Event::GangDelete(uid) => self.delete_gang(&uid),
+            Event::QueueUpsert(facts) => {
+                self.queues.insert(facts.name.clone(), facts);
+            }
+            Event::QueueDelete(uid) => self.queues.retain(|_, facts| facts.uid != uid),
+            Event::TopologyUpsert(facts) => return self.upsert_topology(facts),
+            Event::TopologyDelete(uid) => {
+                self.topologies.retain(|_, facts| facts.uid != uid);
+                self.trees_dirty = true;
+            }
+            // A prepared, sent or failed pod keeps the room of its decision until the end is known.
+            Event::PreparationStarted(_)
+            | Event::PreparationDone(_)
+            | Event::BindSent(_)
+            | Event::EvictSent(_)
+            | Event::EvictAccepted(_)
+            | Event::EvictRefused(..) => {}
+            Event::PreparationFailed(uid, _) => self.unassume(&uid),
+            Event::BindEnded(uid, result) => self.bind_ended(&uid, &result, now),
+            Event::Held(gang, node, amounts) => self.hold(gang, node, amounts),
+            Event::Released(gang) => self.release(&gang),
+            Event::Backoff(uid, until, reason) => {
+                if let Some(gang) = self.gang_mut(&uid) {
+                    gang.backoff = (until > now).then_some((until, reason));
+                }
+            }
+            Event::Synced => self.synced = true,
+            Event::LeadershipChanged(leading) => self.leading = leading,
+        }
+        Ok(())
+    }
+
+    fn gang_mut(&mut self, uid: &str) -> Option<&mut Gang> {
+        let idx = *self.gang_by_uid.get(uid)?;
+        self.gangs[idx.at()].as_mut()
+    }
+
+    fn amounts_by_column(&mut self, amounts: &Amounts) -> Vec<i64> {
+        let mut row = vec![0; self.columns.len()];
+        for (name, amount) in amounts {
+            let column = self.column(name);
+            if row.len() <= column {
+                row.resize(column + 1, 0);
+            }
+            row[column] = *amount;
+        }
+        row
+    }
+
+    fn upsert_node(&mut self, facts: NodeFacts) {
+        if let Some(idx) = self.node_by_name.get(&facts.name).copied() {
+            if let Some(old) = self.nodes[idx.at()].as_ref() {
+                if old.facts == facts {
+                    return;
+                }
+                if old.facts.uid == facts.uid && same_but_allocatable(&old.facts, &facts) {
+                    let allocatable = self.amounts_by_column(&facts.allocatable);
+                    if let Some(node) = self.nodes[idx.at()].as_mut() {
+                        node.allocatable = allocatable;
+                        node.facts = facts;
+                    }
+                    self.push_room(idx);
+                    return;
+                }
+                let uid = old.facts.uid.clone();
+                self.delete_node(&uid);
+            }
+        }
+        let idx = match self.nodes.iter().position(Option::is_none) {
+            Some(at) => NodeIdx(at as u32),
+            None => {
+                self.nodes.push(None);
+                NodeIdx(self.nodes.len() as u32 - 1)
+            }
+        };
+        let allocatable = self.amounts_by_column(&facts.allocatable);
+        self.node_by_name.insert(facts.name.clone(), idx);
+        self.node_name_by_uid.insert(facts.uid.clone(), facts.name.clone());
+        let pods = self.pods_by_node.get(&facts.name).cloned().unwrap_or_default();
+        self.nodes[idx.at()] = Some(Node {
+            facts,
+            allocatable,
+            used: Vec::new(),
+            releasing: Vec::new(),
+            held: Vec::new(),
+            pods: std::collections::BTreeSet::new(),
+        });
+        for pod in pods {
+            self.add_to_node(idx, pod);
+        }
+        self.reapply_holds();
+        self.push_room(idx);
+        self.trees_dirty = true;
+    }
+
+    fn delete_node(&mut self, uid: &str) {
+        let Some(name) = self.node_name_by_uid.remove(uid) else { return };
+        let Some(idx) = self.node_by_name.remove(&name) else { return };
+        self.nodes[idx.at()] = None;
+        self.rooms.set(idx, None, false);
+        self.trees_dirty = true;
+    }
+
+    fn upsert_topology(&mut self, facts: TopologyFacts) -> Result<(), Rejected> {
+        let reject = |message: String| {
+            Err(Rejected {
+                object: format!("Topology/{}", facts.name),
+                field: "spec.levels".to_owned(),
+                message,
+            })
+        };
+        if facts.levels.is_empty() || facts.levels.len() > MAX_LEVELS {
+            return reject(format!("{} levels; allowed are 1 to {MAX_LEVELS}", facts.levels.len()));
+        }
+        for (at, level) in facts.levels.iter().enumerate() {
+            if facts.levels[..at].iter().any(|other| other.label == level.label) {
+                return reject(format!("level {} is named twice; labels are unique", level.label));
+            }
+        }
+        if self.topologies.get(&facts.name) != Some(&facts) {
+            self.topologies.insert(facts.name.clone(), facts);
+            self.trees_dirty = true;
+        }
+        Ok(())
+    }
+
+    fn upsert_pod(&mut self, facts: PodFacts) {
+        let idx = match self.pod_by_uid.get(&facts.uid) {
+            Some(idx) => {
+                if self.pods[idx.at()].as_ref().is_some_and(|pod| pod.facts == facts) {
+                    return;
+                }
+                *idx
+            }
+            None => self.free_pods.pop().unwrap_or_else(|| {
+                self.pods.push(None);
+                PodIdx(self.pods.len() as u32 - 1)
+            }),
+        };
+        let old = self.pods[idx.at()].as_ref().map(|pod| (pod.node.clone(), pod.place));
+        self.detach(idx);
+        let (node, place) = match (&facts.node, old) {
+            // The API confirms our decision, or knows better.
+            (Some(node), Some((Some(ours), PlaceState::Assumed | PlaceState::Bound)))
+                if *node == ours =>
+            {
+                (Some(ours), PlaceState::Bound)
+            }
+            (Some(node), Some((_, PlaceState::None | PlaceState::Assumed | PlaceState::Bound))) => {
+                (Some(node.clone()), PlaceState::Bound)
+            }
+            (Some(node), _) => (Some(node.clone()), PlaceState::Running),
+            // A Binding is under way: the watch is behind our decision.
+            (None, Some((Some(ours), place @ (PlaceState::Assumed | PlaceState::Bound)))) => {
+                (Some(ours), place)
+            }
+            (None, _) => (None, PlaceState::None),
+        };
+        let shape = self.intern(&facts.shape);
+        let requests = self.shapes[shape.at()].requests.clone();
+        self.pod_by_uid.insert(facts.uid.clone(), idx);
+        self.pods[idx.at()] = Some(Pod { facts, shape, requests, node, place, charged: None });
+        self.attach(idx);
+    }
+
+    fn delete_pod(&mut self, uid: &str) {
+        let Some(idx) = self.pod_by_uid.remove(uid) else { return };
+        self.detach(idx);
+        let key = self.pods[idx.at()].take().and_then(|pod| gang_key(&pod.facts));
+        self.free_pods.push(idx);
+        if let Some(key) = key {
+            self.note_waiting(&key);
+        }
+    }
+
+    fn count_waiting(&mut self, idx: PodIdx, key: &ObjectKey, add: bool) {
+        let Some(pod) = self.pods[idx.at()].as_ref() else { return };
+        if !(pod.facts.ours && pod.live() && pod.node.is_none()) {
+            return;
+        }
+        if add {
+            *self.waiting_pods.entry(key.clone()).or_default() += 1;
+        } else if let Some(n) = self.waiting_pods.get_mut(key) {
+            *n -= 1;
+            if *n == 0 {
+                self.waiting_pods.remove(key);
+            }
+        }
+    }
+
+    /// Gives a waiting pod its place, before the API knows of it.
+    pub(crate) fn assume(&mut self, idx: PodIdx, node: &str) {
+        let Some(key) = self.pods[idx.at()].as_ref().and_then(|pod| gang_key(&pod.facts)) else {
+            return;
+        };
+        self.count_waiting(idx, &key, false);
+        if let Some(pod) = self.pods[idx.at()].as_mut() {
+            pod.node = Some(node.to_owned());
+            pod.place = PlaceState::Assumed;
+        }
+        self.pods_by_node.entry(node.to_owned()).or_default().insert(idx);
+        if let Some(at) = self.node_by_name.get(node).copied() {
+            self.add_to_node(at, idx);
+            self.push_room(at);
+        }
+        self.charge(idx);
+        if !self.waiting_pods.contains_key(&key) {
+            self.note_waiting(&key);
+        }
+    }
+
+    fn unassume(&mut self, uid: &str) {
+        let Some(idx) = self.pod_by_uid.get(uid).copied() else { return };
+        let assumed =
+            self.pods[idx.at()].as_ref().is_some_and(|pod| pod.place == PlaceState::Assumed);
+        if assumed {
+            self.detach(idx);
+            if let Some(pod) = self.pods[idx.at()].as_mut() {
+                pod.node = None;
+                pod.place = PlaceState::None;
+            }
+            self.attach(idx);
+        }
+    }
+
+    fn bind_ended(&mut self, uid: &str, result: &BindResult, _now: Millis) {
+        let Some(idx) = self.pod_by_uid.get(uid).copied() else { return };
+        match result {
+            BindResult::Bound => {
+                if let Some(pod) = self.pods[idx.at()].as_mut() {
+                    if pod.place == PlaceState::Assumed {
+                        pod.place = PlaceState::Bound;
+                    }
+                }
+            }
+            // Unknown keeps the room: the edge reads the pod and tells again.
+            BindResult::Unknown(_) => {}
+            BindResult::Transient(_) | BindResult::Permanent(_) => self.unassume(uid),
+        }
+    }
+
+    /// Takes a pod out of every index.
+    fn detach(&mut self, idx: PodIdx) {
+        let Some(pod) = self.pods[idx.at()].as_ref() else { return };
+        let (node, key) = (pod.node.clone(), gang_key(&pod.facts));
+        if let Some(name) = node {
+            if let Some(at) = self.node_by_name.get(&name).copied() {
+                self.remove_from_node(at, idx);
+                self.push_room(at);
+            }
+            if let Some(pods) = self.pods_by_node.get_mut(&name) {
+                pods.remove(&idx);
+                if pods.is_empty() {
+                    self.pods_by_node.remove(&name);
+                }
+            }
+        }
+        self.uncharge(idx);
+        if let Some(key) = key {
+            if let Some(pods) = self.pods_by_gang.get_mut(&key) {
+                pods.remove(&idx);
+                if pods.is_empty() {
+                    self.pods_by_gang.remove(&key);
+                }
+            }
+            self.count_waiting(idx, &key, false);
+        }
+    }
+
+    /// Puts a pod into every index.
+    fn attach(&mut self, idx: PodIdx) {
+        let Some(pod) = self.pods[idx.at()].as_ref() else { return };
+        let (holds, node, key) = (pod.holds(), pod.node.clone(), gang_key(&pod.facts));
+        if let Some(name) = node.filter(|_| holds) {
+            self.pods_by_node.entry(name.clone()).or_default().insert(idx);
+            if let Some(at) = self.node_by_name.get(&name).copied() {
+                self.add_to_node(at, idx);
+                self.push_room(at);
+            }
+        }
+        if let Some(key) = key {
+            self.pods_by_gang.entry(key.clone()).or_default().insert(idx);
+            self.count_waiting(idx, &key, true);
+            self.note_waiting(&key);
+        }
+        self.charge(idx);
+    }
+
+    fn add_to_node(&mut self, at: NodeIdx, idx: PodIdx) {
+        let Some(pod) = self.pods[idx.at()].as_ref() else { return };
+        let (requests, terminating) = (pod.requests.clone(), pod.facts.terminating);
+        if let Some(node) = self.nodes[at.at()].as_mut() {
+            if node.pods.insert(idx) {
+                shift(&mut node.used, &requests, 1);
+                shift(&mut node.releasing, &requests, i64::from(terminating));
+            }
+        }
+    }
+
+    fn remove_from_node(&mut self, at: NodeIdx, idx: PodIdx) {
+        let Some(pod) = self.pods[idx.at()].as_ref() else { return };
+        let (requests, terminating) = (pod.requests.clone(), pod.facts.terminating);
+        if let Some(node) = self.nodes[at.at()].as_mut() {
+            if node.pods.remove(&idx) {
+                shift(&mut node.used, &requests, -1);
+                shift(&mut node.releasing, &requests, -i64::from(terminating));
+            }
+        }
+    }
+
+    fn upsert_gang(&mut self, facts: GangFacts) {
+        let key = facts.key.clone();
+        let old = self.gang_by_key.get(&key).copied();
+        if let Some(idx) = old {
+            if self.gangs[idx.at()].as_ref().is_some_and(|gang| gang.facts == facts) {
+                return;
+            }
+        }
+        let (subs, problems) = gang::build_tree(&facts);
+        let mut gang =
+            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None };
+        let idx = match old {
+            Some(idx) => {
+                if let Some(old) = self.gangs[idx.at()].take() {
+                    self.gang_by_uid.remove(&old.facts.uid);
+                    gang.quality = old.quality;
+                    gang.reasons = old.reasons;
+                    gang.backoff = old.backoff;
+                }
+                idx
+            }
+            None => {
+                self.gangs.push(None);
+                GangIdx(self.gangs.len() as u32 - 1)
+            }
+        };
+        self.gang_by_uid.insert(gang.facts.uid.clone(), idx);
+        self.gang_by_key.insert(key.clone(), idx);
+        self.gangs[idx.at()] = Some(gang);
+        self.recharge_gang(&key);
+        self.note_waiting(&key);
+    }
+
+    fn delete_gang(&mut self, uid: &str) {
+        let Some(idx) = self.gang_by_uid.remove(uid) else { return };
+        let Some(gang) = self.gangs[idx.at()].take() else { return };
+        self.gang_by_key.remove(&gang.facts.key);
+        self.waiting.remove(&idx);
+        self.recharge_gang(&gang.facts.key);
+        self.release(uid);
+    }
+
+    fn note_waiting(&mut self, key: &ObjectKey) {
+        let Some(idx) = self.gang_by_key.get(key).copied() else { return };
+        if self.waiting_pods.contains_key(key) {
+            self.waiting.insert(idx);
+        } else {
+            self.waiting.remove(&idx);
+            if let Some(gang) = self.gangs[idx.at()].as_mut() {
+                gang.reasons.clear();
+            }
+        }
+    }
+
+    fn hold(&mut self, gang: String, node: String, amounts: Amounts) {
+        self.holds.entry(gang).or_default().push((node, amounts));
+        self.reapply_holds();
+    }
+
+    fn release(&mut self, gang: &str) {
+        if self.holds.remove(gang).is_some() {
+            self.reapply_holds();
+        }
+    }
+
+    fn reapply_holds(&mut self) {
+        if self.holds.is_empty() && self.nodes.iter().flatten().all(|node| node.held.is_empty()) {
+            return;
+        }
+        let all: Vec<(String, Amounts)> = self.holds.values().flatten().cloned().collect();
+        for node in self.nodes.iter_mut().flatten() {
+            node.held.clear();
+        }
+        for (name, amounts) in all {
+            let row = self.amounts_by_column(&amounts);
+            let Some(idx) = self.node_by_name.get(&name).copied() else { continue };
+            if let Some(node) = self.nodes[idx.at()].as_mut() {
+                let row: Vec<(usize, i64)> = row.into_iter().enumerate().collect();
+                shift(&mut node.held, &row, 1);
+            }
+        }
+        for at in 0..self.nodes.len() {
+            self.push_room(NodeIdx(at as u32));
+        }
+    }
+}
+
+fn same_but_allocatable(a: &NodeFacts, b: &NodeFacts) -> bool {
+    a.labels == b.labels
+        && a.taints == b.taints
+        && a.unschedulable == b.unschedulable
+        && a.ready == b.ready
+}
+
+/// The key of the gang a pod names.
+pub(crate) fn gang_key(facts: &PodFacts) -> Option<ObjectKey> {
+    facts.gang.as_ref().map(|name| ObjectKey::new(facts.namespace.clone(), name.clone()))
+}
+
+fn shift(row: &mut Vec<i64>, amounts: &[(usize, i64)], times: i64) {
+    for (column, amount) in amounts {
+        if row.len() <= *column {
+            row.resize(column + 1, 0);
+        }
+        row[*column] = row[*column].saturating_add(amount.saturating_mul(times));
+    }
+}

@@ -1,0 +1,157 @@
+//! What the world stores about nodes, pods and gangs.
+
+use std::collections::BTreeSet;
+
+use crate::facts::{GangFacts, HostPort, Millis, NodeFacts, PodFacts, PodPhase};
+use crate::ids::{GangIdx, PodIdx, ShapeIdx};
+use crate::outcome::{Quality, Reason};
+
+/// Room on a node: integers by resource column, and host ports.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Room {
+    /// Allocatable minus used minus held, by column; may be negative when overcommitted.
+    pub free: Vec<i64>,
+    /// Host ports in use.
+    pub ports: Vec<HostPort>,
+}
+
+/// A node with what it holds.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// As told.
+    pub facts: NodeFacts,
+    /// Allocatable by column.
+    pub allocatable: Vec<i64>,
+    /// Sum of its holding pods, by column.
+    pub used: Vec<i64>,
+    /// Part of `used` that terminating pods hold.
+    pub releasing: Vec<i64>,
+    /// Held for gangs, by column.
+    pub held: Vec<i64>,
+    /// Pods that hold room here.
+    pub pods: BTreeSet<PodIdx>,
+}
+
+/// Where the place of a pod comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceState {
+    /// It has none.
+    None,
+    /// The API says so, and said so when first seen.
+    Running,
+    /// We decided it; the API has not confirmed.
+    Assumed,
+    /// We decided it and the API confirmed.
+    Bound,
+}
+
+/// A pod with its place.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// As told.
+    pub facts: PodFacts,
+    /// Interned shape.
+    pub shape: ShapeIdx,
+    /// Requests by column, the pod count included.
+    pub requests: Vec<(usize, i64)>,
+    /// The node it holds room on (name), whoever placed it.
+    pub node: Option<String>,
+    /// Where that comes from.
+    pub place: PlaceState,
+    /// Queue and amounts (gpu, cpu, memory thousandths) it is charged to.
+    pub charged: Option<(String, [i64; 3])>,
+}
+
+impl Pod {
+    /// True when it uses room: it has a place and is not over.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.node.is_some() && !self.over()
+    }
+
+    /// True when its phase is terminal.
+    #[must_use]
+    pub fn over(&self) -> bool {
+        matches!(self.facts.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// True when it counts toward its gang's minimum.
+    #[must_use]
+    pub fn live(&self) -> bool {
+        !self.over() && !self.facts.terminating
+    }
+
+    /// True when it waits for a place that we may give.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.facts.ours && self.live() && self.node.is_none() && !self.facts.gated
+    }
+}
+
+/// A node of a gang's tree; 0 is the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sub {
+    /// Name; empty for the root, `default` for the implicit leaf.
+    pub name: String,
+    /// The subgroup above; the root is its own.
+    pub parent: usize,
+    /// Children in declared order.
+    pub children: Vec<usize>,
+    /// Minimum of pods (leaf) or ready children (inner).
+    pub min: u32,
+    /// Its constraint as written.
+    pub constraint: crate::facts::ConstraintFacts,
+    /// The preferred level is the lowest one.
+    pub auto_preferred: bool,
+}
+
+/// A gang with its tree and what was decided.
+#[derive(Clone, Debug)]
+pub struct Gang {
+    /// As told.
+    pub facts: GangFacts,
+    /// The tree, the root first.
+    pub subs: Vec<Sub>,
+    /// Mistakes in its structure.
+    pub problems: Vec<crate::facts::Problem>,
+    /// Quality of the latest decision.
+    pub quality: Option<Quality>,
+    /// Why it waits.
+    pub reasons: Vec<Reason>,
+    /// No try before this moment, with the reason.
+    pub backoff: Option<(Millis, String)>,
+}
+
+impl Gang {
+    /// Index of the leaf a pod belongs to.
+    #[must_use]
+    pub fn leaf(&self, subgroup: Option<&str>) -> Option<usize> {
+        match subgroup {
+            None | Some("" | "default") if self.facts.subgroups.is_empty() => Some(1),
+            None => self.subs.iter().position(|s| s.name == "default" && s.children.is_empty()),
+            Some(name) => self
+                .subs
+                .iter()
+                .skip(1)
+                .position(|s| s.children.is_empty() && s.name == name)
+                .map(|at| at + 1),
+        }
+    }
+}
+
+/// A gang's key in the pending order: smaller goes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OrderKey {
+    /// Queue priority, larger first.
+    pub queue: std::cmp::Reverse<i64>,
+    /// Gang priority, larger first.
+    pub priority: std::cmp::Reverse<i32>,
+    /// Below its minimum before above.
+    pub surplus: bool,
+    /// Creation time.
+    pub created: Millis,
+    /// Namespace and name.
+    pub name: (String, String),
+    /// The gang.
+    pub gang: GangIdx,
+}

@@ -1,0 +1,147 @@
+//! Queues: what is charged to them, and which limit a gang would pass.
+
+use crate::facts::{ObjectKey, QueueFacts};
+use crate::fit;
+use crate::ids::PodIdx;
+use crate::outcome::QueueBlock;
+use crate::world::World;
+use crate::world::apply::gang_key;
+
+/// The queue of workloads that name none. While no Queue exists at all it is unlimited.
+pub const DEFAULT_QUEUE: &str = "default-queue";
+/// Longer parent chains are cut: deeper trees than this are a cycle.
+const MAX_DEPTH: usize = 64;
+
+/// Why a queue cannot take work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueError {
+    /// No queue of that name.
+    NotFound(String),
+    /// It has children: only leaves take work.
+    NotLeaf(String),
+    /// A limit would be passed.
+    OverLimit(QueueBlock),
+}
+
+const RESOURCES: [&str; 3] = ["gpu", "cpu", "memory"];
+
+impl World {
+    /// GPUs, milli-cores and megabytes of a pod, each in thousandths.
+    pub(crate) fn charge_of(&self, requests: &[(usize, i64)]) -> [i64; 3] {
+        let mut charge = [0_i64; 3];
+        for (column, amount) in requests {
+            let (slot, millis) = match self.columns[*column].as_str() {
+                "cpu" => (1, amount.saturating_mul(1000)),
+                // Bytes to thousandths of a megabyte, rounded up.
+                "memory" => (2, amount.saturating_add(999) / 1000),
+                name if fit::is_gpu(name) => (0, amount.saturating_mul(1000)),
+                _ => continue,
+            };
+            charge[slot] = charge[slot].saturating_add(millis);
+        }
+        charge
+    }
+
+    pub(super) fn charge(&mut self, idx: PodIdx) {
+        let Some(pod) = self.pods[idx.at()].as_ref() else { return };
+        if !pod.holds() {
+            return;
+        }
+        let Some(gang) = gang_key(&pod.facts)
+            .and_then(|key| self.gang_by_key.get(&key))
+            .and_then(|gang| self.gangs[gang.at()].as_ref())
+        else {
+            return;
+        };
+        let (queue, charge) = (gang.facts.queue.clone(), self.charge_of(&pod.requests));
+        let total = self.charged.entry(queue.clone()).or_default();
+        for slot in 0..3 {
+            total[slot] = total[slot].saturating_add(charge[slot]);
+        }
+        if let Some(pod) = self.pods[idx.at()].as_mut() {
+            pod.charged = Some((queue, charge));
+        }
+    }
+
+    pub(super) fn uncharge(&mut self, idx: PodIdx) {
+        let Some(pod) = self.pods[idx.at()].as_mut() else { return };
+        if let Some((queue, charge)) = pod.charged.take() {
+            let total = self.charged.entry(queue).or_default();
+            for slot in 0..3 {
+                total[slot] = total[slot].saturating_sub(charge[slot]);
+            }
+        }
+    }
+
+    pub(super) fn recharge_gang(&mut self, key: &ObjectKey) {
+        let pods: Vec<PodIdx> = self.pods_by_gang.get(key).into_iter().flatten().copied().collect();
+        for pod in pods {
+            self.uncharge(pod);
+            self.charge(pod);
+        }
+    }
+
+    /// The chain from a leaf queue to its root.
+    fn chain<'a>(&'a self, leaf: &str) -> Vec<&'a QueueFacts> {
+        let mut chain = Vec::new();
+        let mut at = self.queues.get(leaf);
+        while let Some(queue) = at {
+            chain.push(queue);
+            if chain.len() > MAX_DEPTH {
+                break;
+            }
+            at = queue.parent.as_deref().and_then(|parent| self.queues.get(parent));
+        }
+        chain
+    }
+
+    /// What is charged to a queue and everything below it.
+    pub(crate) fn charged_below(&self, queue: &str) -> [i64; 3] {
+        let mut total = [0_i64; 3];
+        for (leaf, amounts) in &self.charged {
+            if leaf == queue || self.chain(leaf).iter().any(|above| above.name == queue) {
+                for slot in 0..3 {
+                    total[slot] = total[slot].saturating_add(amounts[slot]);
+                }
+            }
+        }
+        total
+    }
+
+    /// Priority of a queue; KAI's default is 100.
+    pub(crate) fn queue_priority(&self, queue: &str) -> i64 {
+        self.queues.get(queue).map_or(100, |queue| queue.priority)
+    }
+
+    /// Checks that the queue takes work and that `asked` (thousandths) passes no limit
+    /// from leaf to root.
+    pub(crate) fn admit(&self, queue: &str, asked: [i64; 3]) -> Result<(), QueueError> {
+        if !self.queues.contains_key(queue) {
+            return if self.queues.is_empty() && queue == DEFAULT_QUEUE {
+                Ok(())
+            } else {
+                Err(QueueError::NotFound(queue.to_owned()))
+            };
+        }
+        if self.queues.values().any(|other| other.parent.as_deref() == Some(queue)) {
+            return Err(QueueError::NotLeaf(queue.to_owned()));
+        }
+        for above in self.chain(queue) {
+            let used = self.charged_below(&above.name);
+            let limits = [above.gpu, above.cpu, above.memory];
+            for slot in 0..3 {
+                let Some(limit) = limits[slot].limit_millis else { continue };
+                if asked[slot] > 0 && used[slot].saturating_add(asked[slot]) > limit {
+                    return Err(QueueError::OverLimit(QueueBlock {
+                        queue: above.name.clone(),
+                        resource: RESOURCES[slot],
+                        limit_millis: limit,
+                        used_millis: used[slot],
+                        asked_millis: asked[slot],
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+}

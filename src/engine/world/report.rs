@@ -1,0 +1,127 @@
+//! Read-only answers about the world for the edges.
+
+use crate::ids::GangIdx;
+use crate::outcome::{DomainPath, GangReport, GangState, PodState};
+use crate::world::model::{Gang, PlaceState, Pod};
+use crate::world::{DomainCapacity, World};
+
+impl World {
+    /// Reports of every gang, by namespace and name.
+    #[must_use]
+    pub fn gang_reports(&self) -> Vec<GangReport> {
+        self.gang_by_key.values().filter_map(|idx| self.report(*idx)).collect()
+    }
+
+    /// Report of one gang by UID.
+    #[must_use]
+    pub fn gang_report(&self, uid: &str) -> Option<GangReport> {
+        self.gang_by_uid.get(uid).and_then(|idx| self.report(*idx))
+    }
+
+    fn report(&self, idx: GangIdx) -> Option<GangReport> {
+        let gang = self.gangs[idx.at()].as_ref()?;
+        let pods: Vec<&Pod> =
+            self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).filter(|pod| pod.live()).collect();
+        let bound = pods.iter().filter(|pod| pod.node.is_some()).count() as u32;
+        let satisfied = self.satisfied(gang, 0, |pod| pod.live() && pod.node.is_some());
+        let state = if satisfied && (bound > 0 || gang_min(gang, 0) == 0) {
+            GangState::Placed
+        } else if bound > 0 {
+            GangState::Partial
+        } else {
+            GangState::Pending
+        };
+        Some(GangReport {
+            uid: gang.facts.uid.clone(),
+            key: gang.facts.key.clone(),
+            owner: gang.facts.owner.clone(),
+            queue: gang.facts.queue.clone(),
+            state,
+            min_member: gang_min(gang, 0),
+            pods: pods.len() as u32,
+            bound,
+            quality: gang.quality.clone().filter(|_| state != GangState::Pending),
+            reasons: gang.reasons.clone(),
+        })
+    }
+
+    /// True when the subgroup's minimum is reached by the pods that pass the test.
+    pub(crate) fn satisfied(&self, gang: &Gang, sub: usize, test: impl Fn(&Pod) -> bool + Copy) -> bool {
+        let Some(entry) = gang.subs.get(sub) else { return false };
+        if entry.children.is_empty() {
+            let n = self
+                .gang_pods(&gang.facts.key)
+                .filter(|(_, pod)| gang.leaf(pod.facts.subgroup.as_deref()) == Some(sub) && test(pod))
+                .count();
+            return n >= entry.min as usize;
+        }
+        let ready = entry.children.iter().filter(|child| self.satisfied(gang, **child, test)).count();
+        ready >= entry.min as usize
+    }
+
+    /// State of a pod by UID, with its node's name.
+    #[must_use]
+    pub fn pod_state(&self, uid: &str) -> Option<(PodState, Option<String>)> {
+        let pod = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref()?;
+        let state = match (pod.over(), &pod.node, pod.place) {
+            (true, ..) => PodState::Done,
+            (_, Some(_), PlaceState::Running) => PodState::Running,
+            (_, Some(_), _) => PodState::Bound,
+            (_, None, _) if pod.facts.gated => PodState::Gated,
+            (_, None, _) => PodState::Pending,
+        };
+        Some((state, pod.node.clone()))
+    }
+
+    /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
+    #[must_use]
+    pub fn domains_of_node(&self, node: &str) -> Vec<(String, DomainPath)> {
+        let Some(idx) = self.node_by_name.get(node) else { return Vec::new() };
+        self.tree_by_topology
+            .iter()
+            .filter_map(|(name, tree)| {
+                let tree = &self.trees[tree.at()];
+                let position = tree.position(*idx)?;
+                Some((name.clone(), tree.path(tree.leaf_at(position))))
+            })
+            .collect()
+    }
+
+    /// Capacity of every domain of a topology, in depth-first order.
+    #[must_use]
+    pub fn domain_capacities(&self, topology: &str) -> Vec<DomainCapacity> {
+        let Some(tree) = self.tree_by_topology.get(topology) else { return Vec::new() };
+        let tree = &self.trees[tree.at()];
+        let is_gpu: Vec<bool> = self.columns.iter().map(|name| crate::fit::is_gpu(name)).collect();
+        let gpus = |row: &[i64]| -> i64 {
+            row.iter().zip(&is_gpu).filter(|(_, gpu)| **gpu).map(|(amount, _)| *amount).sum()
+        };
+        (0..tree.domains.len() as u32)
+            .map(crate::ids::DomainIdx)
+            .map(|domain| {
+                let nodes: Vec<_> = tree
+                    .positions(domain)
+                    .filter_map(|at| self.nodes[tree.order[at].at()].as_ref())
+                    .collect();
+                DomainCapacity {
+                    path: tree.path(domain),
+                    nodes: nodes.len() as u32,
+                    gpus: nodes.iter().map(|node| gpus(&node.allocatable)).sum(),
+                    gpus_used: nodes.iter().map(|node| gpus(&node.used)).sum(),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Effective minimum of pods: the sum over the subgroups that must be ready, the
+/// smallest ones where only some of them must.
+pub(crate) fn gang_min(gang: &Gang, sub: usize) -> u32 {
+    let Some(entry) = gang.subs.get(sub) else { return 0 };
+    if entry.children.is_empty() {
+        return if sub == 0 { 0 } else { entry.min };
+    }
+    let mut mins: Vec<u32> = entry.children.iter().map(|child| gang_min(gang, *child)).collect();
+    mins.sort_unstable();
+    mins.iter().take(entry.min as usize).fold(0, |sum, min| sum.saturating_add(*min))
+}

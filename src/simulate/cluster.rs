@@ -1,0 +1,506 @@
+//! A cluster in memory: objects in, engine events out, decisions carried out in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use berth_api::{PodGroup, Queue, Topology};
+use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey, QueueAmount, QueueFacts};
+use berth_engine::outcome::Decision;
+use berth_engine::schedule::schedule;
+use berth_engine::world::{Rejected, World};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use serde_json::{Value, json};
+
+use super::Options;
+use super::input::{Item, Place};
+use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, name_of, text, typed};
+use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
+use crate::grouping::expand::{expand, is_workload};
+use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
+
+/// Name of the queue that exists when none is given.
+pub const DEFAULT_QUEUE: &str = "default-queue";
+
+/// Most passes without new events before a run is ended: far more than any queue of gangs needs.
+const MAX_PASSES: usize = 100_000;
+
+/// An object that is in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stored {
+    pub(super) place: Place,
+    pub(super) value: Value,
+    pub(super) uid: String,
+    pub(super) created: Millis,
+}
+
+/// How a bind is to end, set by a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rejection {
+    pub(super) result: BindResult,
+    pub(super) times: u32,
+}
+
+/// The cluster and the engine that schedules it.
+#[derive(Debug)]
+pub struct Cluster {
+    pub(super) world: World,
+    pub(super) options: Options,
+    pub(super) now: Millis,
+    pub(super) objects: BTreeMap<ObjectId, Stored>,
+    priorities: Priorities,
+    owners: ObjectIndex,
+    gangs: BTreeMap<ObjectKey, GangFacts>,
+    /// Gang and subgroup by pod UID.
+    members: BTreeMap<String, (String, String)>,
+    generations: BTreeMap<ObjectId, u64>,
+    synced: bool,
+    has_queue: bool,
+    /// Pods that a Binding is refused for, by name, each with what is left of it.
+    pub(super) rejections: BTreeMap<String, Rejection>,
+    /// Decisions in the order they were taken.
+    pub decisions: Vec<Decision>,
+    /// Next moment that the engine asked for.
+    pub next_wakeup: Option<Millis>,
+    /// Objects of kinds that play no part.
+    pub ignored: BTreeSet<String>,
+    /// Objects that could not be used.
+    pub skipped: BTreeSet<Skipped>,
+    /// Search steps used.
+    pub steps: u64,
+    /// Events applied.
+    pub events: u64,
+    /// Time inside the engine, in microseconds.
+    pub solve_micros: u128,
+}
+
+impl Cluster {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            world: World::new(),
+            options,
+            now: 0,
+            objects: BTreeMap::new(),
+            priorities: Priorities::shipped(),
+            owners: ObjectIndex::default(),
+            gangs: BTreeMap::new(),
+            members: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            synced: false,
+            has_queue: false,
+            rejections: BTreeMap::new(),
+            decisions: Vec::new(),
+            next_wakeup: None,
+            ignored: BTreeSet::new(),
+            skipped: BTreeSet::new(),
+            steps: 0,
+            events: 0,
+            solve_micros: 0,
+        }
+    }
+
+    /// The model, for reports.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Pods with their namespace and name, in that order.
+    pub(super) fn pods(&self) -> impl Iterator<Item = (&ObjectId, &Stored)> {
+        let first = ObjectId { kind: "Pod".to_owned(), ..ObjectId::default() };
+        self.objects.range(first..).take_while(|(id, _)| id.kind == "Pod")
+    }
+
+    /// True for a pod that this scheduler places.
+    pub(super) fn is_ours(&self, pod: &Value) -> bool {
+        text(pod, "/spec/schedulerName") == self.options.scheduler_name
+    }
+
+    /// Gang and subgroup of a pod by UID; empty when it has none.
+    pub(super) fn membership(&self, uid: &str) -> (String, String) {
+        self.members.get(uid).cloned().unwrap_or_default()
+    }
+
+    /// Adds or changes objects. Creation order is their timestamp, then their order here.
+    pub fn apply(&mut self, items: Vec<Item>) {
+        let mut used = Vec::new();
+        let mut seen: BTreeMap<ObjectId, Place> = BTreeMap::new();
+        for mut item in items {
+            let Some(id) = self.usable(&mut item) else { continue };
+            if let Some(first) = seen.get(&id) {
+                let message = format!("appears twice; the first is in {} document {}", first.file, first.document);
+                self.skip(&item.place, &name_of(&item.value), "metadata.name", message);
+                continue;
+            }
+            seen.insert(id, item.place.clone());
+            used.push(item);
+        }
+        let pods = self.expand(&used);
+        used.extend(pods);
+        let mut ordered: Vec<(Option<Millis>, Item)> = used.into_iter().map(|item| (stamp(&item.value), item)).collect();
+        // Without a timestamp an object is new: younger than everything that has one.
+        ordered.sort_by_key(|(created, _)| created.unwrap_or(Millis::MAX));
+        let mut batch = Vec::new();
+        for (created, item) in ordered {
+            self.now = created.unwrap_or(self.now).max(self.now.saturating_add(1));
+            let id = id_of(&item.value);
+            let created = self.objects.get(&id).map_or(self.now, |old| old.created);
+            let uid = text(&item.value, "/metadata/uid").to_owned();
+            batch.push(id.clone());
+            self.objects.insert(id, Stored { place: item.place, value: item.value, uid, created });
+        }
+        self.feed(&batch);
+    }
+
+    /// Completes an object; `None` when it plays no part or can't be used.
+    fn usable(&mut self, item: &mut Item) -> Option<ObjectId> {
+        let kind = text(&item.value, "/kind").to_owned();
+        let version = text(&item.value, "/apiVersion").to_owned();
+        if !is_known(&version, &kind) && !is_workload(&item.value) {
+            self.ignored.insert(name_of(&item.value));
+            self.owners.insert(Arc::new(item.value.clone()));
+            return None;
+        }
+        if text(&item.value, "/metadata/name").is_empty() {
+            let message = "missing; every object needs a name".to_owned();
+            self.skip(&item.place, &name_of(&item.value), "metadata.name", message);
+            return None;
+        }
+        let mut id = id_of(&item.value);
+        if is_cluster_scoped(&kind) {
+            id.namespace.clear();
+        } else if id.namespace.is_empty() {
+            id.namespace = "default".to_owned();
+        }
+        let generation = self.generations.get(&id).copied().unwrap_or(0);
+        complete(&mut item.value, generation);
+        Some(id)
+    }
+
+    /// Pods of the workloads that have none yet.
+    fn expand(&mut self, items: &[Item]) -> Vec<Item> {
+        let mut values: Vec<Value> = items.iter().map(|item| item.value.clone()).collect();
+        values.extend(self.pods().map(|(_, stored)| stored.value.clone()));
+        let expansion = expand(&values);
+        for owner in expansion.owners {
+            self.owners.insert(Arc::new(owner));
+        }
+        for problem in expansion.problems {
+            if let Some(item) = items.get(problem.position) {
+                self.skip(&item.place.clone(), &name_of(&item.value), &problem.field, problem.message);
+            }
+        }
+        let mut pods = Vec::new();
+        for mut value in expansion.pods {
+            let generation = self.generations.get(&id_of(&value)).copied().unwrap_or(0);
+            complete(&mut value, generation);
+            let place = self.place_of_owner(items, &value);
+            pods.push(Item { place, value });
+        }
+        pods
+    }
+
+    /// Where the workload above a pod stood.
+    fn place_of_owner(&self, items: &[Item], pod: &Value) -> Place {
+        let top = self.owner_uids(pod);
+        let owner = items.iter().find(|item| top.iter().any(|uid| uid == text(&item.value, "/metadata/uid")));
+        owner.map(|item| item.place.clone()).unwrap_or_default()
+    }
+
+    /// UIDs of the owners of a pod, nearest first.
+    fn owner_uids(&self, value: &Value) -> Vec<String> {
+        let pod: Pod = serde_json::from_value(value.clone()).unwrap_or_default();
+        let mut uids: Vec<String> = walk(&pod, &self.owners).owners.iter().map(|owner| text(owner, "/metadata/uid").to_owned()).collect();
+        uids.extend(pod.metadata.owner_references.into_iter().flatten().map(|owner| owner.uid));
+        uids
+    }
+
+    /// Tells the engine about a batch of stored objects, those that others refer to first.
+    fn feed(&mut self, batch: &[ObjectId]) {
+        let of = |kinds: &[&str]| batch.iter().filter(|id| kinds.contains(&id.kind.as_str())).cloned().collect::<Vec<_>>();
+        for id in of(&["PriorityClass"]) {
+            if let Some(class) = self.read::<PriorityClass>(&id) {
+                self.priorities.insert(&class);
+            }
+        }
+        for id in of(&["Topology"]) {
+            self.convert::<Topology>(&id, |topology| convert::topology_facts(topology).map(Event::TopologyUpsert));
+        }
+        let queues = of(&["Queue"]);
+        self.has_queue |= !queues.is_empty();
+        for id in queues {
+            self.convert::<Queue>(&id, |queue| convert::queue_facts(queue).map(Event::QueueUpsert));
+        }
+        if !self.has_queue && !self.synced {
+            self.send(Event::QueueUpsert(default_queue()), &Place::default());
+        }
+        for id in of(&["Node"]) {
+            self.convert::<Node>(&id, |node| convert::node_facts(node).map(Event::NodeUpsert));
+        }
+        for id in of(&["PodGroup"]) {
+            self.feed_group(&id);
+        }
+        for id in of(&["Pod"]) {
+            self.feed_pod(&id);
+        }
+        if !self.synced {
+            self.synced = true;
+            self.send(Event::Synced, &Place::default());
+        }
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&mut self, id: &ObjectId) -> Option<T> {
+        let stored = self.objects.get(id)?;
+        match typed(&stored.value, &stored.place) {
+            Ok(object) => Some(object),
+            Err(skipped) => {
+                self.objects.remove(id);
+                self.skipped.insert(skipped);
+                None
+            }
+        }
+    }
+
+    fn convert<T: serde::de::DeserializeOwned>(&mut self, id: &ObjectId, facts: impl Fn(&T) -> Result<Event, ConvertError>) {
+        let Some(object) = self.read::<T>(id) else { return };
+        let place = self.objects.get(id).map(|stored| stored.place.clone()).unwrap_or_default();
+        match facts(&object) {
+            Ok(event) => {
+                if !self.send(event, &place) {
+                    self.objects.remove(id);
+                }
+            }
+            Err(error) => self.refuse(id, &error),
+        }
+    }
+
+    fn refuse(&mut self, id: &ObjectId, error: &ConvertError) {
+        if let Some(stored) = self.objects.remove(id) {
+            self.skip(&stored.place, &error.object, &error.field, message_of(error));
+        }
+    }
+
+    fn feed_group(&mut self, id: &ObjectId) {
+        let Some(group) = self.read::<PodGroup>(id) else { return };
+        let Some(stored) = self.objects.get(id).cloned() else { return };
+        let owner = group.metadata.owner_references.iter().flatten().next();
+        let owner = owner.map_or_else(|| format!("PodGroup/{}", id.name), |owner| format!("{}/{}", owner.kind, owner.name));
+        match convert::gang_facts(&group, &owner, &self.priorities) {
+            Ok(mut facts) => {
+                facts.created = stored.created;
+                if facts.queue.is_empty() {
+                    let label = text(&stored.value, "/metadata/labels/kai.scheduler~1queue");
+                    facts.queue = if label.is_empty() { DEFAULT_QUEUE.to_owned() } else { label.to_owned() };
+                }
+                self.feed_gang(facts, &stored.place);
+            }
+            Err(error) => self.refuse(id, &error),
+        }
+    }
+
+    fn feed_gang(&mut self, facts: GangFacts, place: &Place) {
+        if self.gangs.get(&facts.key) == Some(&facts) {
+            return;
+        }
+        self.gangs.insert(facts.key.clone(), facts.clone());
+        self.send(Event::GangUpsert(facts), place);
+    }
+
+    fn feed_pod(&mut self, id: &ObjectId) {
+        let Some(pod) = self.read::<Pod>(id) else { return };
+        let Some(stored) = self.objects.get(id).cloned() else { return };
+        let membership = if self.is_ours(&stored.value) { self.group(&pod, &stored) } else { Membership::default() };
+        match convert::pod_facts(&pod, &membership, &self.options.scheduler_name) {
+            Ok(mut facts) => {
+                facts.created = stored.created;
+                let member = (facts.gang.clone().unwrap_or_default(), facts.subgroup.clone().unwrap_or_default());
+                self.members.insert(facts.uid.clone(), member);
+                self.send(Event::PodUpsert(facts), &stored.place);
+            }
+            Err(error) => self.refuse(id, &error),
+        }
+    }
+
+    /// Finds the gang of a pod, and tells the engine of it unless it is written by hand.
+    fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
+        let group = match group_pod(pod, &self.owners, &self.priorities.context()) {
+            Grouping::Group(group) => group,
+            Grouping::External(external) => {
+                return Membership {
+                    gang: external.name,
+                    subgroup: external.subgroup,
+                    index: external.index,
+                    leader: false,
+                    unsupported: external.unsupported,
+                };
+            }
+        };
+        let written = ObjectId { kind: "PodGroup".to_owned(), namespace: group.namespace.clone(), name: group.name.clone() };
+        if !self.objects.contains_key(&written) {
+            match convert::derived_gang_facts(&group, &self.priorities) {
+                Ok(mut gang) => {
+                    let known = self.gangs.get(&gang.key).map(|gang| gang.created);
+                    gang.created = known.unwrap_or_else(|| self.owner_created(&stored.value).unwrap_or(stored.created));
+                    self.feed_gang(gang, &stored.place);
+                }
+                Err(error) => self.skip(&stored.place, &error.object, &error.field, message_of(&error)),
+            }
+        }
+        let mut unsupported = group.unsupported;
+        unsupported.extend(group.pod_problem.map(|problem| problem.key));
+        Membership { gang: Some(group.name), subgroup: group.subgroup, index: group.index, leader: false, unsupported }
+    }
+
+    fn owner_created(&self, pod: &Value) -> Option<Millis> {
+        let uids = self.owner_uids(pod);
+        self.objects.values().filter(|stored| uids.contains(&stored.uid)).map(|stored| stored.created).min()
+    }
+
+    /// Removes an object. False when there is none.
+    pub fn delete(&mut self, id: &ObjectId) -> bool {
+        let Some(stored) = self.objects.remove(id) else { return false };
+        *self.generations.entry(id.clone()).or_default() += 1;
+        let event = match id.kind.as_str() {
+            "Node" => Event::NodeDelete(stored.uid),
+            "Pod" => Event::PodDelete(stored.uid),
+            "PodGroup" => {
+                self.gangs.remove(&ObjectKey::new(id.namespace.clone(), id.name.clone()));
+                Event::GangDelete(stored.uid)
+            }
+            "Queue" => Event::QueueDelete(stored.uid),
+            "Topology" => Event::TopologyDelete(stored.uid),
+            _ => {
+                let uid = stored.uid;
+                let pods = self.pods().filter(|(_, pod)| text(&pod.value, "/metadata/ownerReferences/0/uid") == uid);
+                let pods: Vec<ObjectId> = pods.map(|(id, _)| id.clone()).collect();
+                return pods.iter().fold(true, |all, pod| self.delete(pod) && all);
+            }
+        };
+        self.send(event, &stored.place);
+        true
+    }
+
+    /// Applies one event; a refusal is listed with the object's place.
+    fn send(&mut self, event: Event, place: &Place) -> bool {
+        let started = Instant::now();
+        let result = self.world.apply(event, self.now);
+        self.solve_micros += started.elapsed().as_micros();
+        self.events += 1;
+        match result {
+            Ok(()) => true,
+            Err(Rejected { object, field, message }) => {
+                self.skip(place, &object, &field, message);
+                false
+            }
+        }
+    }
+
+    fn skip(&mut self, place: &Place, object: &str, field: &str, message: String) {
+        self.skipped.insert(Skipped { place: place.clone(), object: object.to_owned(), field: field.to_owned(), message });
+    }
+
+    /// Schedules until nothing more is decided, carrying out every decision.
+    pub fn settle(&mut self) {
+        let policy = self.options.policy();
+        for _ in 0..MAX_PASSES {
+            let started = Instant::now();
+            let outcome = schedule(&mut self.world, &policy, self.now);
+            self.solve_micros += started.elapsed().as_micros();
+            self.steps += outcome.steps;
+            self.next_wakeup = outcome.next_wakeup;
+            if outcome.decisions.is_empty() {
+                return;
+            }
+            for decision in outcome.decisions {
+                self.carry_out(&decision);
+                self.decisions.push(decision);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, decision: &Decision) {
+        let place = Place::default();
+        for placement in &decision.placements {
+            self.send(Event::BindSent(placement.pod_uid.clone()), &place);
+        }
+        for placement in &decision.placements {
+            let result = self.bind_result(&placement.pod.name);
+            let bound = result == BindResult::Bound;
+            let id = ObjectId {
+                kind: "Pod".to_owned(),
+                namespace: placement.pod.namespace.clone(),
+                name: placement.pod.name.clone(),
+            };
+            if bound
+                && let Some(pod) = self.objects.get_mut(&id)
+                && let Some(Value::Object(spec)) = pod.value.get_mut("spec")
+            {
+                spec.insert("nodeName".to_owned(), Value::String(placement.node.clone()));
+            }
+            self.send(Event::BindEnded(placement.pod_uid.clone(), result), &place);
+        }
+    }
+
+    fn bind_result(&mut self, pod: &str) -> BindResult {
+        match self.rejections.get_mut(pod) {
+            Some(rejection) if rejection.times > 0 => {
+                rejection.times -= 1;
+                rejection.result.clone()
+            }
+            _ => BindResult::Bound,
+        }
+    }
+
+    /// Moves the clock, waking whenever the engine asked to be woken.
+    pub fn advance(&mut self, by: Millis) {
+        let end = self.now.saturating_add(by);
+        while let Some(wakeup) = self.next_wakeup.filter(|wakeup| *wakeup <= end && *wakeup > self.now) {
+            self.now = wakeup;
+            self.settle();
+        }
+        self.now = end;
+        self.settle();
+    }
+}
+
+fn message_of(error: &ConvertError) -> String {
+    if error.value.is_empty() || error.allowed.contains(&error.value) {
+        error.allowed.clone()
+    } else {
+        format!("\"{}\": {}", error.value, error.allowed)
+    }
+}
+
+fn stamp(value: &Value) -> Option<Millis> {
+    let text = text(value, "/metadata/creationTimestamp");
+    let meta: Result<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time, _> = serde_json::from_value(json!(text));
+    meta.ok().map(|time| time.0.as_millisecond())
+}
+
+/// Kinds that become facts, or that later versions will read.
+fn is_known(version: &str, kind: &str) -> bool {
+    let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+    matches!(
+        (group, kind),
+        ("", "Node" | "Pod")
+            | ("scheduling.k8s.io", "PriorityClass")
+            | ("kai.scheduler", "Topology")
+            | ("scheduling.run.ai", "PodGroup" | "Queue")
+    )
+}
+
+fn default_queue() -> QueueFacts {
+    QueueFacts {
+        uid: format!("queue-{DEFAULT_QUEUE}"),
+        name: DEFAULT_QUEUE.to_owned(),
+        parent: None,
+        priority: 100,
+        created: 0,
+        gpu: QueueAmount::UNLIMITED,
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
+    }
+}

@@ -1,0 +1,122 @@
+//! Objects as they were read: names, kinds and typed reading with the field that fails.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::input::Place;
+
+/// An object that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Skipped {
+    /// Where it stood.
+    pub place: Place,
+    /// The object, such as `v1/Node x`.
+    pub object: String,
+    /// The field at fault.
+    pub field: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+/// Kind, namespace and name: one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// The kind.
+    pub kind: String,
+    /// The namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// A text field by JSON pointer; empty when absent.
+#[must_use]
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+/// `v1/Node x` or `v1/Pod default/p`.
+#[must_use]
+pub fn name_of(value: &Value) -> String {
+    let meta = ObjectMeta {
+        name: Some(text(value, "/metadata/name").to_owned()).filter(|name| !name.is_empty()),
+        namespace: Some(text(value, "/metadata/namespace").to_owned()),
+        ..ObjectMeta::default()
+    };
+    crate::cluster::convert::object_name(text(value, "/apiVersion"), text(value, "/kind"), &meta)
+}
+
+/// Identity of an object.
+#[must_use]
+pub fn id_of(value: &Value) -> ObjectId {
+    ObjectId {
+        kind: text(value, "/kind").to_owned(),
+        namespace: text(value, "/metadata/namespace").to_owned(),
+        name: text(value, "/metadata/name").to_owned(),
+    }
+}
+
+/// Kinds without a namespace, of those that are used.
+#[must_use]
+pub fn is_cluster_scoped(kind: &str) -> bool {
+    matches!(kind, "Node" | "Topology" | "Queue" | "PriorityClass" | "PersistentVolume" | "StorageClass" | "ResourceSlice" | "Namespace")
+}
+
+/// Fills in what the API server would: the namespace, the UID, and quantities written as numbers.
+pub fn complete(value: &mut Value, generation: u64) {
+    let kind = text(value, "/kind").to_owned();
+    let Some(Value::Object(meta)) = value.get_mut("metadata") else { return };
+    if is_cluster_scoped(&kind) {
+        meta.remove("namespace");
+    } else if meta.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty) {
+        meta.insert("namespace".to_owned(), Value::String("default".to_owned()));
+    }
+    if meta.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
+        let field = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+        let space = field("namespace");
+        let mut uid = [kind.to_lowercase(), space, field("name")].iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("-");
+        if generation > 0 {
+            uid.push_str(&format!("-{generation}"));
+        }
+        meta.insert("uid".to_owned(), Value::String(uid));
+    }
+    if kind != "Queue" {
+        quantities(value);
+    }
+}
+
+/// Quantities may be numbers in a manifest; they are text in the types.
+fn quantities(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(quantities),
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                match (key.as_str(), value) {
+                    ("requests" | "limits" | "allocatable" | "capacity" | "overhead", Value::Object(list)) => {
+                        for amount in list.values_mut() {
+                            if let Value::Number(number) = amount {
+                                *amount = Value::String(number.to_string());
+                            }
+                        }
+                    }
+                    (_, value) => quantities(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Reads an object as a type; the error names the field.
+pub fn typed<T: DeserializeOwned>(value: &Value, place: &Place) -> Result<T, Skipped> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        Skipped {
+            place: place.clone(),
+            object: name_of(value),
+            field: if path == "." { String::new() } else { path },
+            message: error.into_inner().to_string(),
+        }
+    })
+}
