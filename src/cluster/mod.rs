@@ -7,12 +7,15 @@
 pub mod convert;
 pub mod directory;
 pub mod ingest;
-pub mod lower;
+mod gangs;
+pub mod raw;
 pub mod store;
 pub mod watch;
 
 use berth_engine::facts::{Event, ObjectKey};
 use serde_json::Value;
+
+use crate::grouping::ObjectId;
 
 /// Group, version and kind, as owner references and watches name them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,10 +47,10 @@ impl Gvk {
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
-    /// Same group and kind; versions of one kind are one set of objects.
+    /// Group and kind: versions of one kind are one set of objects.
     #[must_use]
-    pub fn same_kind(&self, other: &Self) -> bool {
-        self.group == other.group && self.kind == other.kind
+    pub fn group_kind(&self) -> (String, String) {
+        (self.group.clone(), self.kind.clone())
     }
 }
 
@@ -82,28 +85,18 @@ pub enum Effect {
     /// Watch a kind of owners.
     Watch(Gvk),
     /// Read one owner, because its kind can't be watched.
-    Fetch(OwnerRef, String),
+    Fetch(ObjectId),
     /// Create a PodGroup.
     CreatePodGroup(ObjectKey, Box<Value>),
     /// Change a PodGroup (a merge patch), guarded by this UID.
     PatchPodGroup(ObjectKey, Box<Value>),
     /// An object could not be used: kind, object, field, message.
-    Skipped { /// Its kind.
-        kind: String, /// Namespace and name.
-        object: String, /// Where.
-        field: String, /// What is wrong.
-        message: String },
-}
-
-/// One owner reference.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OwnerRef {
-    /// What kind it is.
-    pub gvk: Gvk,
-    /// Its name, in the namespace of the object it owns (or cluster-scoped).
-    pub name: String,
-    /// Its UID.
-    pub uid: String,
-    /// `controller: true`.
-    pub controller: bool,
+    Skipped {
+        /// Kind of the object.
+        kind: String,
+        /// The object, such as `v1/Pod default/p`.
+        object: String,
+        /// What is wrong.
+        message: String,
+    },
 }

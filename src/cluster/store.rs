@@ -1,27 +1,31 @@
 //! The edge's memory: what must be kept of each object to form gangs, as a plain synchronous state machine.
 //!
-//! Guarantees: the engine hears of a pod of ours only when its owners are known (or known to be unreadable), each gang is
-//! told before its pods, and no call to the API is made per pod. An object that can't be read is skipped and named once.
-//! Knows no client and no clock; time arrives with each change.
+//! Guarantees: the engine hears of a pending pod of ours only when its owners are known (or known to be unreadable), each
+//! gang is told before its pods, and no call to the API is made per pod. An object that can't be read is skipped and named
+//! once. Knows no client and no clock; time arrives with each change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use berth_engine::facts::{Event, Millis, ObjectKey, PodFacts, PodPhase};
+use berth_api::queue::Queue;
+use berth_api::topology::Topology;
+use berth_engine::facts::{Event, Millis, ObjectKey};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::directory::{Member, SharedDirectory};
+use super::convert::{self, Membership, Priorities};
+use super::directory::SharedDirectory;
 use super::gangs::Gang;
-use super::lower::{Bad, Lowering, Priorities};
-use super::raw::{self, boolean, int, text};
-use super::{Change, Effect, Gvk, OwnerRef};
-
-/// Owners above a pod at most: real chains have three; a longer one is a loop or a mistake.
-const MAX_OWNER_DEPTH: usize = 8;
+use super::raw::{self, text};
+use super::{Change, Effect, Gvk};
+use crate::grouping::{ObjectId, OwnerLookup, Owners};
 
 /// An owner that a complete watch does not show within this time is gone: the walk ends below it.
 const OWNER_PATIENCE_MILLIS: Millis = 10_000;
 
-/// Names of skipped objects remembered, so that each is logged once: enough for any cluster a person repairs.
+/// Skipped objects remembered, so that each is logged once: more than a person would read.
 const MAX_SKIPPED_NAMES: usize = 10_000;
 
 /// Kinds that must be listed before decisions begin.
@@ -57,43 +61,54 @@ struct Kind {
     listed: Option<BTreeSet<String>>,
 }
 
+impl Kind {
+    fn new() -> Self {
+        Self { state: KindState::Syncing, uids: BTreeSet::new(), listed: None }
+    }
+}
+
 /// A pod of ours.
 pub(super) struct PodEntry {
-    /// Metadata and the fields of the spec that grouping reads.
-    pub(super) raw: Value,
-    /// Facts as last converted; kept while the pod has no node, because a change of its owner tells the engine again.
-    facts: Option<Box<PodFacts>>,
+    /// The pod, cut down: much while it waits, little once it runs.
+    pub(super) pod: Box<Pod>,
+    /// It runs, and its shape was forgotten: the engine was told all there is.
+    pub(super) settled: bool,
+    /// Where grouping found it to belong.
+    pub(super) membership: Membership,
     /// The gang it was told to be in.
     pub(super) gang: Option<ObjectKey>,
-    /// Subgroup, rank and leadership from grouping.
-    place: (Option<String>, Option<u32>, bool),
     /// Owners it depends on, to be told of their changes.
     owners: Vec<String>,
     /// Waits for an owner since.
-    waiting: Option<(OwnerRef, Millis)>,
+    waiting: Option<(ObjectId, Millis)>,
 }
 
-struct Owner {
-    raw: Value,
-    refs: Vec<OwnerRef>,
+/// Owners by UID, and those that can't be read.
+#[derive(Default)]
+pub(super) struct OwnerCache {
+    by_uid: BTreeMap<String, Arc<Value>>,
+    unreadable: BTreeSet<String>,
 }
 
-enum Chain {
-    Ready(Vec<String>),
-    Waiting(Vec<String>, OwnerRef),
+impl Owners for OwnerCache {
+    fn get(&self, id: &ObjectId) -> OwnerLookup {
+        match self.by_uid.get(&id.uid) {
+            Some(object) => OwnerLookup::Found(Arc::clone(object)),
+            None if self.unreadable.contains(&id.uid) => OwnerLookup::Forbidden,
+            None => OwnerLookup::Missing,
+        }
+    }
 }
 
 /// The edge's memory.
-pub struct Store<L> {
-    pub(super) lowering: L,
+pub struct Store {
+    pub(super) scheduler_name: String,
     kinds: BTreeMap<(String, String), Kind>,
     pub(super) pods: BTreeMap<String, PodEntry>,
-    owners: BTreeMap<String, Owner>,
+    pub(super) owners: OwnerCache,
     dependents: BTreeMap<String, BTreeSet<String>>,
-    unreadable: BTreeSet<String>,
     fetching: BTreeSet<String>,
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
-    pub(super) pod_groups: BTreeMap<ObjectKey, Value>,
     pub(super) priorities: Priorities,
     skipped: BTreeSet<String>,
     synced: bool,
@@ -102,21 +117,40 @@ pub struct Store<L> {
     pub(super) now: Millis,
 }
 
-impl<L: Lowering> Store<L> {
+/// What is wrong with an object, for the log.
+pub(super) struct Bad {
+    pub(super) object: String,
+    pub(super) message: String,
+}
+
+impl From<convert::ConvertError> for Bad {
+    fn from(error: convert::ConvertError) -> Self {
+        Self { object: error.object.clone(), message: error.to_string() }
+    }
+}
+
+/// Reads an object as its kind.
+pub(super) fn typed<K: DeserializeOwned>(object: &Value) -> Result<K, Bad> {
+    K::deserialize(object).map_err(|error| {
+        let key = raw::key(object);
+        let object = format!("{}/{} {}/{}", text(object, "/apiVersion"), text(object, "/kind"), key.namespace, key.name);
+        Bad { object, message: error.to_string() }
+    })
+}
+
+impl Store {
     /// An empty memory.
-    pub fn new(lowering: L, directory: SharedDirectory) -> Self {
-        let kinds = base_kinds().into_iter().map(|gvk| (kind_key(&gvk), Kind::new())).collect();
+    #[must_use]
+    pub fn new(scheduler_name: &str, directory: SharedDirectory) -> Self {
         Self {
-            lowering,
-            kinds,
+            scheduler_name: scheduler_name.to_owned(),
+            kinds: base_kinds().into_iter().map(|gvk| (gvk.group_kind(), Kind::new())).collect(),
             pods: BTreeMap::new(),
-            owners: BTreeMap::new(),
+            owners: OwnerCache::default(),
             dependents: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
             fetching: BTreeSet::new(),
             gangs: BTreeMap::new(),
-            pod_groups: BTreeMap::new(),
-            priorities: Priorities::default(),
+            priorities: Priorities::shipped(),
             skipped: BTreeSet::new(),
             synced: false,
             directory,
@@ -156,12 +190,16 @@ impl<L: Lowering> Store<L> {
     }
 
     fn kind(&mut self, gvk: &Gvk) -> &mut Kind {
-        self.kinds.entry(kind_key(gvk)).or_insert_with(Kind::new)
+        self.kinds.entry(gvk.group_kind()).or_insert_with(Kind::new)
     }
 
-    pub(super) fn has_kind(&self, group: &str, kind: &str) -> bool {
-        let found = self.kinds.get(&(group.to_owned(), kind.to_owned()));
-        found.is_some_and(|kind| kind.state == KindState::Synced)
+    fn state(&self, group: &str, kind: &str) -> Option<KindState> {
+        self.kinds.get(&(group.to_owned(), kind.to_owned())).map(|kind| kind.state)
+    }
+
+    /// PodGroups are served and listed, so that one we do not know does not exist.
+    pub(super) fn knows_pod_groups(&self) -> bool {
+        self.state("scheduling.run.ai", "PodGroup") == Some(KindState::Synced)
     }
 
     fn list_ended(&mut self, gvk: &Gvk, state: KindState) {
@@ -172,10 +210,13 @@ impl<L: Lowering> Store<L> {
         for uid in gone {
             self.deleted(gvk, &uid);
         }
-        if gvk.kind == "PodGroup" && state == KindState::Synced {
+        if gvk.kind == "PodGroup" {
             self.refresh_all_gangs();
         }
-        self.regroup_waiting(|owner| owner.gvk.same_kind(gvk));
+        let pods: Vec<String> = self.pods.iter().filter(|(_, entry)| entry.waits_for(gvk)).map(|(uid, _)| uid.clone()).collect();
+        for pod in pods {
+            self.regroup(&pod);
+        }
     }
 
     fn check_synced(&mut self) {
@@ -188,29 +229,30 @@ impl<L: Lowering> Store<L> {
     fn applied(&mut self, gvk: &Gvk, object: &Value) {
         let uid = raw::uid(object).to_owned();
         self.kind(gvk).uids.insert(uid.clone());
-        let result = match (gvk.group.as_str(), gvk.kind.as_str()) {
-            ("", "Node") => self.lowering.node(object).map(|facts| self.tell(Event::NodeUpsert(facts))),
-            ("", "Pod") => self.pod_applied(uid, object),
-            ("scheduling.run.ai", "PodGroup") => {
-                self.pod_group_applied(object);
-                Ok(())
-            }
-            ("scheduling.run.ai", "Queue") => self.lowering.queue(object).map(|facts| self.tell(Event::QueueUpsert(facts))),
+        if let Err(bad) = self.try_apply(gvk, uid.clone(), object) {
+            self.skip(&gvk.kind, &uid, bad);
+        }
+    }
+
+    fn try_apply(&mut self, gvk: &Gvk, uid: String, object: &Value) -> Result<(), Bad> {
+        match (gvk.group.as_str(), gvk.kind.as_str()) {
+            ("", "Node") => self.tell(Event::NodeUpsert(convert::node_facts(&typed::<Node>(object)?)?)),
+            ("", "Pod") => self.pod_applied(uid, object)?,
+            ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
+            ("scheduling.run.ai", "Queue") => self.tell(Event::QueueUpsert(convert::queue_facts(&typed::<Queue>(object)?)?)),
             ("kai.scheduler", "Topology") => {
-                self.lowering.topology(object).map(|facts| self.tell(Event::TopologyUpsert(facts)))
+                self.tell(Event::TopologyUpsert(convert::topology_facts(&typed::<Topology>(object)?)?));
             }
             ("scheduling.k8s.io", "PriorityClass") => {
-                self.priority_applied(object);
-                Ok(())
+                let before = self.priorities.clone();
+                self.priorities.insert(&typed::<PriorityClass>(object)?);
+                if before != self.priorities {
+                    self.regroup_all();
+                }
             }
-            _ => {
-                self.owner_applied(uid, object);
-                Ok(())
-            }
-        };
-        if let Err(bad) = result {
-            self.skip(object, bad);
+            _ => self.owner_applied(uid, object),
         }
+        Ok(())
     }
 
     fn deleted(&mut self, gvk: &Gvk, uid: &str) {
@@ -221,10 +263,10 @@ impl<L: Lowering> Store<L> {
             ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueDelete(uid.to_owned())),
             ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
-            ("scheduling.k8s.io", "PriorityClass") => {} // the value of a deleted class stays with the gangs that use it
+            // The value of a deleted class stays with the gangs that use it, as it does on pods.
+            ("scheduling.k8s.io", "PriorityClass") => {}
             _ => {
-                self.owners.remove(uid);
-                self.unreadable.remove(uid);
+                self.owners.by_uid.remove(uid);
             }
         }
     }
@@ -233,195 +275,138 @@ impl<L: Lowering> Store<L> {
         self.effects.push(Effect::Engine(event));
     }
 
-    pub(super) fn skip(&mut self, object: &Value, bad: Bad) {
-        let kind = text(object, "/kind").to_owned();
-        let key = raw::key(object);
-        let name = if key.namespace.is_empty() { key.name } else { format!("{}/{}", key.namespace, key.name) };
-        let once = format!("{}|{}|{}", raw::uid(object), bad.field, bad.message);
-        if self.skipped.len() >= MAX_SKIPPED_NAMES || !self.skipped.insert(once) {
-            return;
+    pub(super) fn skip(&mut self, kind: &str, uid: &str, bad: Bad) {
+        let once = format!("{uid}|{}", bad.message);
+        if self.skipped.len() < MAX_SKIPPED_NAMES && self.skipped.insert(once) {
+            self.effects.push(Effect::Skipped { kind: kind.to_owned(), object: bad.object, message: bad.message });
         }
-        self.effects.push(Effect::Skipped { kind, object: name, field: bad.field, message: bad.message });
     }
 
     // ---- pods ----
 
     fn pod_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
-        let mut facts = match self.lowering.pod(object) {
-            Ok(facts) => facts,
-            Err(bad) => {
-                // Unreadable now: what it held before is stale, but room must not be given away twice.
-                return Err(bad);
-            }
-        };
-        if !facts.ours {
-            if facts.node.is_some() {
-                facts.gang = None;
+        let ours = text(object, "/spec/schedulerName") == self.scheduler_name;
+        if !ours {
+            if !text(object, "/spec/nodeName").is_empty() {
+                let facts = convert::pod_facts(&typed::<Pod>(object)?, &Membership::default(), &self.scheduler_name)?;
                 self.tell(Event::PodUpsert(facts));
             }
             return Ok(());
         }
-        let trimmed = raw::trim_pod(object);
-        let unchanged = self.pods.get(&uid).is_some_and(|entry| entry.raw == trimmed && entry.waiting.is_none());
+        let pod = raw::trim_pod(typed::<Pod>(object)?);
+        let regroup = self.pods.get(&uid).is_none_or(|entry| entry.waiting.is_some() || grouping_changed(&entry.pod, &pod));
         let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
-        entry.raw = trimmed;
-        let bound = facts.node.is_some();
-        let over = matches!(facts.phase, PodPhase::Succeeded | PodPhase::Failed);
-        entry.facts = Some(Box::new(facts));
-        if !unchanged {
-            self.regroup(&uid);
-        } else {
-            self.tell_pod(&uid);
-        }
-        self.note_member(&uid, object, over);
-        if bound && let Some(entry) = self.pods.get_mut(&uid) {
-            if entry.waiting.is_none() {
-                entry.facts = None;
-            }
-        }
+        *entry.pod = pod;
+        entry.settled = false;
+        if regroup { self.regroup(&uid) } else { self.tell_pod(&uid) }
         Ok(())
-    }
-
-    fn note_member(&mut self, uid: &str, object: &Value, over: bool) {
-        let Some(entry) = self.pods.get(uid) else { return };
-        let Some(gang) = entry.gang.as_ref().and_then(|key| self.gangs.get(key)) else { return };
-        let member = Member {
-            key: raw::key(object),
-            has_controller: raw::owner_refs(object).iter().any(|owner| owner.controller),
-            node: Some(text(object, "/spec/nodeName").to_owned()).filter(|node| !node.is_empty()),
-            leaving: over || object.pointer("/metadata/deletionTimestamp").is_some(),
-            decision: raw::annotation(object, super::keys::DECISION).map(str::to_owned),
-            created: self.pods.get(uid).and_then(|e| e.facts.as_ref()).map_or(0, |facts| facts.created),
-            condition: raw::unscheduled_condition(object),
-        };
-        self.directory.lock().gang_mut(&gang.engine_uid).members.insert(uid.to_owned(), member);
     }
 
     /// Finds the gang of a pod again and tells the engine.
     pub(super) fn regroup(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
-        let chain = self.walk(&entry.raw);
-        let (owners, waiting) = match chain {
-            Chain::Ready(owners) => (owners, None),
-            Chain::Waiting(owners, missing) => (owners, Some(missing)),
-        };
-        self.set_dependencies(uid, owners.clone(), waiting.clone());
-        if waiting.is_some() {
-            // A pod that runs holds room and counts in the gang it is marked with, whatever becomes of its owners.
-            let bound = self.pods.get(uid).is_some_and(|e| e.facts.as_ref().is_some_and(|f| f.node.is_some()));
-            if bound {
-                self.join_by_annotation(uid);
-                self.tell_pod(uid);
-            }
+        let pod = entry.pod.clone();
+        let missing = self.walk(uid, &pod);
+        let runs = raw::node_of(&pod).is_some();
+        let marked = Membership::written_on(&pod);
+        if missing && !runs {
             return;
         }
-        self.group(uid, &owners);
+        // A pod that runs counts in the gang it is marked with, whatever becomes of its owners.
+        if missing || !self.group(uid, &pod) {
+            self.join(uid, marked);
+        }
         self.tell_pod(uid);
     }
 
-    fn group(&mut self, uid: &str, owners: &[String]) {
-        let Some(entry) = self.pods.get(uid) else { return };
-        let chain: Vec<&Value> = owners.iter().filter_map(|owner| self.owners.get(owner)).map(|owner| &owner.raw).collect();
-        let annotated = raw::annotation(&entry.raw, super::keys::POD_GROUP).map(str::to_owned);
-        match self.lowering.group(&entry.raw, &chain, &self.priorities) {
-            Ok(Some(grouped)) if annotated.as_ref().is_none_or(|name| *name == grouped.gang.key.name) => {
-                if let Some(entry) = self.pods.get_mut(uid) {
-                    entry.place = (grouped.subgroup.clone(), grouped.index, grouped.leader);
-                }
-                let key = grouped.gang.key.clone();
-                self.join(uid, Some(key.clone()));
-                self.derive_gang(&key, grouped);
-            }
-            Ok(_) => self.join_by_annotation(uid),
-            Err(bad) => {
-                let object = entry.raw.clone();
-                self.join_by_annotation(uid);
-                self.skip(&object, bad);
-            }
+    fn regroup_all(&mut self) {
+        let pods: Vec<String> = self.pods.keys().cloned().collect();
+        for pod in pods {
+            self.regroup(&pod);
         }
-    }
-
-    fn join_by_annotation(&mut self, uid: &str) {
-        let Some(entry) = self.pods.get_mut(uid) else { return };
-        let name = raw::annotation(&entry.raw, super::keys::POD_GROUP).map(str::to_owned);
-        let subgroup = raw::label(&entry.raw, super::keys::SUBGROUP).map(str::to_owned);
-        let (index, leader) = entry.facts.as_ref().map_or((None, false), |facts| (facts.index, facts.leader));
-        entry.place = (subgroup, index, leader);
-        let namespace = raw::key(&entry.raw).namespace;
-        let key = name.map(|name| ObjectKey::new(namespace, name));
-        self.join(uid, key.clone());
-        if let Some(key) = key {
-            self.refresh_gang(&key);
-        }
+        self.refresh_all_gangs();
     }
 
     fn tell_pod(&mut self, uid: &str) {
-        let Some(entry) = self.pods.get(uid) else { return };
-        let Some(facts) = &entry.facts else { return };
-        if entry.waiting.is_some() && facts.node.is_none() {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let runs = raw::node_of(&entry.pod).is_some();
+        if entry.settled || (entry.waiting.is_some() && !runs) {
             return;
         }
-        let mut facts = (**facts).clone();
-        facts.gang = entry.gang.as_ref().map(|key| key.name.clone());
-        (facts.subgroup, facts.index, facts.leader) = entry.place.clone();
-        self.tell(Event::PodUpsert(facts));
+        let converted = convert::pod_facts(&entry.pod, &entry.membership, &self.scheduler_name);
+        if runs && entry.waiting.is_none() {
+            entry.settled = true;
+            *entry.pod = raw::trim_bound(std::mem::take(&mut *entry.pod));
+        }
+        match converted {
+            Ok(facts) => {
+                self.note_member(uid);
+                self.tell(Event::PodUpsert(facts));
+            }
+            Err(error) => self.skip("Pod", uid, error.into()),
+        }
     }
 
     fn pod_deleted(&mut self, uid: &str) {
         self.set_dependencies(uid, Vec::new(), None);
-        self.join(uid, None);
+        self.join(uid, Membership::default());
         self.pods.remove(uid);
         self.tell(Event::PodDelete(uid.to_owned()));
     }
 
     // ---- owners ----
 
-    fn walk(&mut self, pod: &Value) -> Chain {
-        let mut chain = Vec::new();
-        let mut refs = raw::owner_refs(pod);
-        while chain.len() < MAX_OWNER_DEPTH {
-            let Some(next) = refs.iter().find(|owner| owner.controller).or_else(|| refs.first()).cloned() else { break };
-            if chain.contains(&next.uid) || self.unreadable.contains(&next.uid) {
-                break;
-            }
-            if let Some(owner) = self.owners.get(&next.uid) {
-                refs = owner.refs.clone();
-                chain.push(next.uid);
-                continue;
-            }
-            let known = self.kinds.get(&kind_key(&next.gvk)).map(|kind| kind.state);
-            match known {
-                None => {
-                    self.kinds.insert(kind_key(&next.gvk), Kind::new());
-                    self.effects.push(Effect::Watch(next.gvk.clone()));
-                }
-                Some(KindState::Absent) => break,
-                Some(KindState::Forbidden) => {
-                    if self.fetching.insert(next.uid.clone()) {
-                        self.effects.push(Effect::Fetch(next.clone(), raw::key(pod).namespace));
-                    }
-                }
-                Some(KindState::Syncing | KindState::Synced) => {}
-            }
-            return Chain::Waiting(chain, next);
-        }
-        Chain::Ready(chain)
+    /// Follows the owners of a pod and remembers them. True when one is still to come.
+    fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
+        let chain = crate::grouping::walk(pod, &self.owners);
+        let mut known: Vec<String> = chain.owners.iter().map(|owner| raw::uid(owner).to_owned()).collect();
+        let missing = chain.unread.map(|unread| unread.id).filter(|id| {
+            known.push(id.uid.clone());
+            !self.owners.unreadable.contains(&id.uid) && known.len() < MAX_CHAIN
+        });
+        let missing = missing.filter(|id| self.await_owner(id));
+        let waits = missing.is_some();
+        self.set_dependencies(uid, known, missing);
+        waits
     }
 
-    fn set_dependencies(&mut self, uid: &str, mut owners: Vec<String>, waiting: Option<OwnerRef>) {
-        if let Some(missing) = &waiting {
-            owners.push(missing.uid.clone());
+    /// Sees to it that an owner arrives. False when it can't.
+    fn await_owner(&mut self, id: &ObjectId) -> bool {
+        match self.state(id.group(), &id.kind) {
+            None => {
+                let gvk = Gvk::new(id.group(), id.version(), &id.kind);
+                self.kinds.insert(gvk.group_kind(), Kind::new());
+                self.effects.push(Effect::Watch(gvk));
+            }
+            Some(KindState::Absent) => {
+                self.owners.unreadable.insert(id.uid.clone());
+                return false;
+            }
+            Some(KindState::Forbidden) => {
+                if self.fetching.insert(id.uid.clone()) {
+                    self.effects.push(Effect::Fetch(id.clone()));
+                }
+            }
+            Some(KindState::Syncing | KindState::Synced) => {}
         }
+        true
+    }
+
+    fn set_dependencies(&mut self, uid: &str, owners: Vec<String>, missing: Option<ObjectId>) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         let before = std::mem::replace(&mut entry.owners, owners.clone());
-        entry.waiting = waiting.map(|missing| match entry.waiting.take() {
+        let waited = entry.waiting.take();
+        entry.waiting = missing.map(|missing| match waited {
             Some((same, since)) if same.uid == missing.uid => (same, since),
             _ => (missing, self.now),
         });
+        if before == owners {
+            return;
+        }
         for owner in before {
-            if let Some(set) = self.dependents.get_mut(&owner) {
-                set.remove(uid);
-                if set.is_empty() {
+            if let Some(pods) = self.dependents.get_mut(&owner) {
+                pods.remove(uid);
+                if pods.is_empty() {
                     self.dependents.remove(&owner);
                 }
             }
@@ -433,13 +418,12 @@ impl<L: Lowering> Store<L> {
 
     fn owner_applied(&mut self, uid: String, object: &Value) {
         let trimmed = raw::trim_owner(object);
-        self.unreadable.remove(&uid);
         self.fetching.remove(&uid);
-        if self.owners.get(&uid).is_some_and(|owner| owner.raw == trimmed) {
+        let was_unreadable = self.owners.unreadable.remove(&uid);
+        if !was_unreadable && self.owners.by_uid.get(&uid).is_some_and(|owner| **owner == trimmed) {
             return;
         }
-        let refs = raw::owner_refs(&trimmed);
-        self.owners.insert(uid.clone(), Owner { raw: trimmed, refs });
+        self.owners.by_uid.insert(uid.clone(), Arc::new(trimmed));
         self.regroup_dependents(&uid);
     }
 
@@ -451,23 +435,14 @@ impl<L: Lowering> Store<L> {
 
     fn end_walk_at(&mut self, uid: &str) {
         self.fetching.remove(uid);
-        self.unreadable.insert(uid.to_owned());
+        self.owners.unreadable.insert(uid.to_owned());
         self.regroup_dependents(uid);
-    }
-
-    fn regroup_waiting(&mut self, concerns: impl Fn(&OwnerRef) -> bool) {
-        let waiting = |entry: &PodEntry| entry.waiting.as_ref().is_some_and(|(owner, _)| concerns(owner));
-        let pods: Vec<String> = self.pods.iter().filter(|(_, e)| waiting(e)).map(|(uid, _)| uid.clone()).collect();
-        for pod in pods {
-            self.regroup(&pod);
-        }
     }
 
     fn tick(&mut self) {
         let mut gone = BTreeSet::new();
-        for entry in self.pods.values() {
-            let Some((owner, since)) = &entry.waiting else { continue };
-            let synced = self.kinds.get(&kind_key(&owner.gvk)).is_some_and(|kind| kind.state == KindState::Synced);
+        for (owner, since) in self.pods.values().filter_map(|entry| entry.waiting.as_ref()) {
+            let synced = self.state(owner.group(), &owner.kind) == Some(KindState::Synced);
             if synced && self.now - since >= OWNER_PATIENCE_MILLIS {
                 gone.insert(owner.uid.clone());
             }
@@ -477,40 +452,36 @@ impl<L: Lowering> Store<L> {
         }
         // Verdicts about owners that no pod names any more are forgotten.
         let dependents = &self.dependents;
-        self.unreadable.retain(|uid| dependents.contains_key(uid));
+        self.owners.unreadable.retain(|uid| dependents.contains_key(uid));
         self.fetching.retain(|uid| dependents.contains_key(uid));
         self.tick_gangs();
     }
-
-    fn priority_applied(&mut self, object: &Value) {
-        let name = raw::key(object).name;
-        let value = int(object, "/value").and_then(|value| i32::try_from(value).ok()).unwrap_or(0);
-        if boolean(object, "/globalDefault") {
-            self.priorities.global_default = Some(value);
-        }
-        if self.priorities.by_name.insert(name, value) == Some(value) {
-            return;
-        }
-        let pods: Vec<String> = self.pods.keys().cloned().collect();
-        for pod in pods {
-            self.regroup(&pod);
-        }
-        self.refresh_all_gangs();
-    }
 }
 
-impl Kind {
-    fn new() -> Self {
-        Self { state: KindState::Syncing, uids: BTreeSet::new(), listed: None }
-    }
+/// Owners followed at most, as in grouping: a longer chain is a cycle, and none of it is still to come.
+const MAX_CHAIN: usize = 16;
+
+/// Whether what grouping reads of a pod changed.
+fn grouping_changed(before: &Pod, after: &Pod) -> bool {
+    before.metadata.labels != after.metadata.labels
+        || before.metadata.annotations != after.metadata.annotations
+        || before.metadata.owner_references != after.metadata.owner_references
+        || raw::node_of(before) != raw::node_of(after)
 }
 
 impl PodEntry {
     fn new() -> Self {
-        Self { raw: Value::Null, facts: None, gang: None, place: (None, None, false), owners: Vec::new(), waiting: None }
+        Self {
+            pod: Box::default(),
+            settled: false,
+            membership: Membership::default(),
+            gang: None,
+            owners: Vec::new(),
+            waiting: None,
+        }
     }
-}
 
-fn kind_key(gvk: &Gvk) -> (String, String) {
-    (gvk.group.clone(), gvk.kind.clone())
+    fn waits_for(&self, gvk: &Gvk) -> bool {
+        self.waiting.as_ref().is_some_and(|(owner, _)| owner.group() == gvk.group && owner.kind == gvk.kind)
+    }
 }
