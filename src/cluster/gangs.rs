@@ -344,7 +344,9 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
         return None;
     }
     // The UID in a patch is a precondition: an object that was replaced in between is not touched.
-    let mut patch = json!({"metadata": {"uid": object.metadata.uid}});
+    let mut patch = json!({"metadata": {
+        "name": object.metadata.name, "namespace": object.metadata.namespace, "uid": object.metadata.uid,
+    }});
     if !labels.is_empty() {
         patch["metadata"]["labels"] = Value::Object(labels);
     }
