@@ -1,0 +1,53 @@
+//! One file a kind, one line a kind. To add one: write `kinds/<kind>.rs` with a pure `group` (and `expand`, when
+//! `simulate` should create its pods), add its line to [`KINDS`], and a case to the table test.
+
+pub mod cron_job;
+pub mod deployment;
+pub mod generic;
+pub mod job;
+pub mod leader_worker_set;
+pub mod pod;
+pub mod py_torch_job;
+pub mod replica_set;
+pub mod stateful_set;
+
+use super::expand::ExpandFn;
+use super::{Group, Input};
+
+/// The group of a pod whose top owner is of the kind.
+pub type GroupFn = fn(&Input<'_>) -> Group;
+
+/// A kind that somebody coded.
+#[derive(Debug)]
+pub struct Kind {
+    /// API group; empty for the core. Every version counts: what is read has been the same in all of them.
+    pub group: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// The group of a pod under it.
+    pub group_pod: GroupFn,
+    /// The pods that its controller creates.
+    pub expand: Option<ExpandFn>,
+}
+
+/// Every kind; any other is grouped by [`generic::group`].
+pub const KINDS: &[Kind] = &[
+    kind("", "Pod", pod::group, None),
+    kind("apps", "Deployment", deployment::group, Some(deployment::expand)),
+    kind("apps", "ReplicaSet", replica_set::group, Some(replica_set::expand)),
+    kind("apps", "StatefulSet", stateful_set::group, Some(stateful_set::expand)),
+    kind("batch", "CronJob", cron_job::group, Some(cron_job::expand)),
+    kind("batch", "Job", job::group, Some(job::expand)),
+    kind("kubeflow.org", "PyTorchJob", py_torch_job::group, Some(py_torch_job::expand)),
+    kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", leader_worker_set::group, Some(leader_worker_set::expand)),
+];
+
+const fn kind(group: &'static str, kind: &'static str, group_pod: GroupFn, expand: Option<ExpandFn>) -> Kind {
+    Kind { group, kind, group_pod, expand }
+}
+
+/// The kind of this API group and name.
+#[must_use]
+pub fn find(group: &str, kind: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|known| known.group == group && known.kind == kind)
+}

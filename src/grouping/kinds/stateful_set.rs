@@ -1,0 +1,33 @@
+//! `apps/v1` StatefulSet: its pods are one group, which starts pod by pod; the ordinal is the rank.
+
+use serde_json::{Value, json};
+
+use super::generic::TEMPLATE_ANNOTATIONS;
+use crate::grouping::defaults::Defaults;
+use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
+use crate::grouping::object::Notes;
+use crate::grouping::{Group, Input, keys};
+
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+
+/// The group of a StatefulSet's pod.
+pub fn group(input: &Input<'_>) -> Group {
+    let mut group = Defaults::new(input).template(Notes::at(input.top().value(), TEMPLATE_ANNOTATIONS)).build();
+    // The label is younger than the kind; the name has always said it.
+    let of_name = || input.pod.metadata.name.as_ref()?.rsplit_once('-')?.1.parse().ok();
+    group.index = input.pod_index(keys::POD_INDEX).ok().or_else(of_name);
+    group
+}
+
+/// The pods of a StatefulSet.
+pub fn expand(set: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
+    let start = set.object.pointer("/spec/ordinals/start").and_then(Value::as_i64).unwrap_or(0);
+    for offset in 0..set.replicas("/spec/replicas")? {
+        let ordinal = start.saturating_add(i64::from(offset));
+        let name = format!("{}-{ordinal}", set.name());
+        let labels = json!({POD_NAME: name, keys::POD_INDEX: ordinal.to_string()});
+        let pod = set.pod("/spec/template", &name, &set.object)?.labels(&labels).finish();
+        plan.pods.push(Draft { pod, identity: Identity::Name });
+    }
+    Ok(())
+}
