@@ -27,7 +27,7 @@ pub fn sentence(reason: &Reason) -> String {
 
 fn head(reason: &Reason) -> String {
     let level = reason.level.as_deref().unwrap_or("domain");
-    let best = reason.best_domain.as_ref().map_or_else(|| "the cluster".to_owned(), |path| domain(path));
+    let best = reason.best_domain.as_ref().map_or_else(|| "the cluster".to_owned(), domain);
     let who = if reason.subgroup.is_empty() { String::new() } else { format!("subgroup {} ", reason.subgroup) };
     let needed = units(reason.unit, reason.needs);
     match reason.code {

@@ -376,7 +376,10 @@ impl Cluster {
                 let uid = stored.uid;
                 let pods = self.pods().filter(|(_, pod)| text(&pod.value, "/metadata/ownerReferences/0/uid") == uid);
                 let pods: Vec<ObjectId> = pods.map(|(id, _)| id.clone()).collect();
-                return pods.iter().fold(true, |all, pod| self.delete(pod) && all);
+                for pod in &pods {
+                    self.delete(pod);
+                }
+                return true;
             }
         };
         self.send(event, &stored.place);
