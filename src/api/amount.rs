@@ -54,7 +54,8 @@ impl Amount {
     /// The amount in thousandths, exactly.
     pub fn to_millis(&self) -> Result<i64, AmountError> {
         let text = self.0.to_string();
-        let parsed = Decimal::parse(&text).and_then(|decimal| decimal.scaled(1, 3, Rounding::Exact));
+        let parsed =
+            Decimal::parse(&text).and_then(|decimal| decimal.scaled(1, 3, Rounding::Exact));
         parsed.map_err(|error| match error {
             DecimalError::Inexact => AmountError::TooFine(text),
             DecimalError::Overflow | DecimalError::Malformed => AmountError::OutOfRange(text),

@@ -53,7 +53,10 @@ impl Decimal {
 
     /// Reads digits with an optional point (`12`, `1.5`, `.5`, `5.`) and returns what follows them.
     pub(crate) fn parse_unsigned_prefix(text: &str) -> Result<(Self, &str), DecimalError> {
-        let end = text.bytes().position(|byte| !byte.is_ascii_digit() && byte != b'.').unwrap_or(text.len());
+        let end = text
+            .bytes()
+            .position(|byte| !byte.is_ascii_digit() && byte != b'.')
+            .unwrap_or(text.len());
         let (number, rest) = text.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
@@ -62,13 +65,23 @@ impl Decimal {
         let mut exponent = -i64::try_from(fraction.len()).map_err(|_| DecimalError::Malformed)?;
         let digits = [whole, fraction].concat();
         let significant = digits.trim_end_matches('0');
-        exponent += i64::try_from(digits.len() - significant.len()).map_err(|_| DecimalError::Malformed)?;
+        exponent +=
+            i64::try_from(digits.len() - significant.len()).map_err(|_| DecimalError::Malformed)?;
         let significant = significant.trim_start_matches('0');
         if significant.len() > MAX_DIGITS {
             return Err(DecimalError::Malformed);
         }
-        let mantissa = significant.bytes().fold(0, |value: u128, digit| value * 10 + u128::from(digit - b'0'));
-        Ok((Self { negative: false, mantissa, exponent }, rest))
+        let mantissa = significant.bytes().fold(0, |value: u128, digit| {
+            value * 10 + u128::from(digit - b'0')
+        });
+        Ok((
+            Self {
+                negative: false,
+                mantissa,
+                exponent,
+            },
+            rest,
+        ))
     }
 
     /// The same number with the given sign.
@@ -84,23 +97,47 @@ impl Decimal {
         }
         let digits = digits.trim_start_matches('0');
         if digits.len() > MAX_EXPONENT_DIGITS {
-            return if negative { Err(DecimalError::Malformed) } else { Err(DecimalError::Overflow) };
+            return if negative {
+                Err(DecimalError::Malformed)
+            } else {
+                Err(DecimalError::Overflow)
+            };
         }
-        let power = digits.bytes().fold(0, |value: i64, digit| value * 10 + i64::from(digit - b'0'));
+        let power = digits
+            .bytes()
+            .fold(0, |value: i64, digit| value * 10 + i64::from(digit - b'0'));
         let signed = if negative { -power } else { power };
-        Ok(Self { exponent: self.exponent + signed, ..self })
+        Ok(Self {
+            exponent: self.exponent + signed,
+            ..self
+        })
     }
 
     /// The number times `factor * 10^power`, as an integer.
-    pub(crate) fn scaled(self, factor: u128, power: i64, rounding: Rounding) -> Result<i64, DecimalError> {
-        let product = self.mantissa.checked_mul(factor).ok_or(DecimalError::Overflow)?;
+    pub(crate) fn scaled(
+        self,
+        factor: u128,
+        power: i64,
+        rounding: Rounding,
+    ) -> Result<i64, DecimalError> {
+        let product = self
+            .mantissa
+            .checked_mul(factor)
+            .ok_or(DecimalError::Overflow)?;
         if product == 0 {
             return Ok(0);
         }
         let shift = self.exponent + power;
-        let power_of_ten = u32::try_from(shift.unsigned_abs()).ok().and_then(|digits| 10_u128.checked_pow(digits));
+        let power_of_ten = u32::try_from(shift.unsigned_abs())
+            .ok()
+            .and_then(|digits| 10_u128.checked_pow(digits));
         let (quotient, exact) = match (shift < 0, power_of_ten) {
-            (false, Some(power_of_ten)) => (product.checked_mul(power_of_ten).ok_or(DecimalError::Overflow)?, true),
+            (false, Some(power_of_ten)) => (
+                product
+                    .checked_mul(power_of_ten)
+                    .ok_or(DecimalError::Overflow)?,
+                true,
+            ),
             (false, None) => return Err(DecimalError::Overflow),
             (true, Some(power_of_ten)) => (product / power_of_ten, product % power_of_ten == 0),
             (true, None) => (0, false),

@@ -30,7 +30,9 @@ pub enum DurationError {
     #[error("the duration is empty; allowed is one such as 90s, 1h30m or 1.5h")]
     Empty,
     /// A number is missing or is none.
-    #[error("\"{0}\" is no duration; allowed is one such as 90s, 1h30m or 1.5h, with at most {MAX_DIGITS} significant digits a number")]
+    #[error(
+        "\"{0}\" is no duration; allowed is one such as 90s, 1h30m or 1.5h, with at most {MAX_DIGITS} significant digits a number"
+    )]
     Number(String),
     /// A number without a unit, or with an unknown one.
     #[error("\"{0}\" has a number without a known unit; allowed are ns, us, ms, s, m and h")]
@@ -54,15 +56,23 @@ pub fn parse_duration_millis(text: &str) -> Result<i64, DurationError> {
     }
     let mut nanos: i64 = 0;
     while !rest.is_empty() {
-        let (number, tail) =
-            Decimal::parse_unsigned_prefix(rest).map_err(|_| DurationError::Number(shorten(text)))?;
-        let unit = UNITS.iter().find(|(unit, _)| tail.starts_with(unit) && !(*unit == "m" && tail.starts_with("ms")));
+        let (number, tail) = Decimal::parse_unsigned_prefix(rest)
+            .map_err(|_| DurationError::Number(shorten(text)))?;
+        let unit = UNITS
+            .iter()
+            .find(|(unit, _)| tail.starts_with(unit) && !(*unit == "m" && tail.starts_with("ms")));
         let (unit, factor) = unit.ok_or_else(|| DurationError::Unit(shorten(text)))?;
-        let part = number.scaled(*factor, 0, Rounding::Exact).map_err(|error| match error {
-            DecimalError::Inexact => DurationError::TooFine(shorten(text)),
-            DecimalError::Malformed | DecimalError::Overflow => DurationError::OutOfRange(shorten(text)),
-        })?;
-        nanos = nanos.checked_add(part).ok_or_else(|| DurationError::OutOfRange(shorten(text)))?;
+        let part = number
+            .scaled(*factor, 0, Rounding::Exact)
+            .map_err(|error| match error {
+                DecimalError::Inexact => DurationError::TooFine(shorten(text)),
+                DecimalError::Malformed | DecimalError::Overflow => {
+                    DurationError::OutOfRange(shorten(text))
+                }
+            })?;
+        nanos = nanos
+            .checked_add(part)
+            .ok_or_else(|| DurationError::OutOfRange(shorten(text)))?;
         rest = &tail[unit.len()..];
     }
     if nanos % NANOS_PER_MILLI != 0 {

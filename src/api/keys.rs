@@ -5,10 +5,10 @@
 
 // Ours.
 
-/// On a Topology, `"true"`: used by constraints that name a level but no topology.
+/// Annotation on a Topology, `"true"`: used by constraints that name a level but no topology.
 pub const DEFAULT_TOPOLOGY: &str = "berth.scheduler/default";
 
-/// On a bound pod: the decision of the scheduler that bound it.
+/// Annotation on a bound pod, `<id>/<n>`: the decision that bound it and its place there.
 pub const DECISION: &str = "berth.scheduler/decision";
 
 // Values and names.

@@ -3,6 +3,11 @@
 //! The schema refuses what one item shows: both minimums at once, names that are no DNS labels, negative minimums. What
 //! takes several items or objects (unknown parents, cycles, duplicate names, unknown levels) is a reason of the engine.
 
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats each type inside a function"
+)]
+
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -24,7 +29,9 @@ pub const MAX_SUB_GROUPS: usize = 16_384;
 const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 
 /// A gang: pods that start together or not at all.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(
+    CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq,
+)]
 #[kube(
     group = "scheduling.run.ai",
     version = "v2alpha2",
@@ -35,13 +42,46 @@ const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
     status = "PodGroupStatus",
     derive = "PartialEq",
     doc = "PodGroup is a gang: pods that start together or not at all.",
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Placed, Partial or Pending"),
-    printcolumn(name = "Bound", type_ = "integer", json_path = ".status.bound", description = "Pods that have a node"),
-    printcolumn(name = "Min", type_ = "integer", json_path = ".status.minMember", description = "Pods that the gang needs"),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Placed, Partial or Pending"
+    ),
+    printcolumn(
+        name = "Bound",
+        type_ = "integer",
+        json_path = ".status.bound",
+        description = "Pods that have a node"
+    ),
+    printcolumn(
+        name = "Min",
+        type_ = "integer",
+        json_path = ".status.minMember",
+        description = "Pods that the gang needs"
+    ),
     printcolumn(name = "Queue", type_ = "string", json_path = ".spec.queue"),
-    printcolumn(name = "Level", type_ = "string", json_path = ".status.level", description = "Narrowest level that holds the gang"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", description = "Why the gang is pending"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Level",
+        type_ = "string",
+        json_path = ".status.level",
+        description = "Narrowest level that holds the gang"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.reason",
+        description = "Why the gang is pending"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column is an attribute of its own"
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!(has(self.minMember) && has(self.minSubGroup))")
@@ -66,7 +106,11 @@ pub struct PodGroupSpec {
     pub priority_class_name: Option<String>,
 
     /// Whether the gang may be evicted for another; absent follows the priority: below 100 it may.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_is_absent")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "empty_is_absent"
+    )]
     pub preemptibility: Option<Preemptibility>,
 
     /// Where the whole gang must or should be.
@@ -75,7 +119,7 @@ pub struct PodGroupSpec {
 
     /// The subgroups: a tree, written as a flat list with the name of each one's parent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16384))]
+    #[schemars(length(max = MAX_SUB_GROUPS))]
     pub sub_groups: Vec<SubGroup>,
 
     /// Whether pending pods get the condition `PodScheduled=False`, reason `Unschedulable`; absent is true.
@@ -322,7 +366,11 @@ pub struct SchedulingCondition {
     pub status: String,
 
     /// A decimal counter, one higher with each change.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "transitionID")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "transitionID"
+    )]
     pub transition_id: Option<String>,
 }
 
@@ -408,7 +456,11 @@ pub struct Condition {
     pub status: String,
 
     /// A counter of changes.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "transitionID")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "transitionID"
+    )]
     pub transition_id: Option<String>,
 
     /// When the condition changed.
@@ -427,12 +479,18 @@ pub struct Condition {
 impl PodGroupSpec {
     /// `preemptionDelay` in milliseconds.
     pub fn preemption_delay_millis(&self) -> Result<Option<i64>, DurationError> {
-        self.preemption_delay.as_deref().map(parse_duration_millis).transpose()
+        self.preemption_delay
+            .as_deref()
+            .map(parse_duration_millis)
+            .transpose()
     }
 
     /// `stalenessGracePeriod` in milliseconds; negative is for ever.
     pub fn staleness_grace_period_millis(&self) -> Result<Option<i64>, DurationError> {
-        self.staleness_grace_period.as_deref().map(parse_duration_millis).transpose()
+        self.staleness_grace_period
+            .as_deref()
+            .map(parse_duration_millis)
+            .transpose()
     }
 }
 
@@ -448,11 +506,16 @@ impl fmt::Display for PodGroupPhase {
 }
 
 /// Reads an empty string as absent: clients that always write the field mean that.
-fn empty_is_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Preemptibility>, D::Error> {
+fn empty_is_absent<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Preemptibility>, D::Error> {
     match Option::<String>::deserialize(deserializer)?.as_deref() {
         None | Some("") => Ok(None),
         Some("preemptible") => Ok(Some(Preemptibility::Preemptible)),
         Some("non-preemptible") => Ok(Some(Preemptibility::NonPreemptible)),
-        Some(other) => Err(serde::de::Error::unknown_variant(other, &["preemptible", "non-preemptible"])),
+        Some(other) => Err(serde::de::Error::unknown_variant(
+            other,
+            &["preemptible", "non-preemptible"],
+        )),
     }
 }

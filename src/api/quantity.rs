@@ -13,13 +13,17 @@ pub enum QuantityError {
     #[error("the quantity is empty; allowed is a number such as 2, 500m or 1.5Gi")]
     Empty,
     /// No number at the start, or a number that is none (`abc`, `1.5.2`).
-    #[error("\"{text}\" does not start with a decimal number; allowed is a number such as 2, 500m or 1.5Gi")]
+    #[error(
+        "\"{text}\" does not start with a decimal number; allowed is a number such as 2, 500m or 1.5Gi"
+    )]
     Number {
         /// The text, shortened to 64 characters.
         text: String,
     },
     /// Something after the number that is no suffix (`1Kii`).
-    #[error("\"{text}\" has the unknown suffix \"{suffix}\"; allowed are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3")]
+    #[error(
+        "\"{text}\" has the unknown suffix \"{suffix}\"; allowed are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
+    )]
     Suffix {
         /// The text, shortened to 64 characters.
         text: String,
@@ -71,14 +75,26 @@ pub fn parse_units_floor(text: &str) -> Result<i64, QuantityError> {
     parse_scaled(text, 0, Rounding::Floor, MAX_UNITS)
 }
 
-fn parse_scaled(text: &str, power: i64, rounding: Rounding, allowed: &'static str) -> Result<i64, QuantityError> {
+fn parse_scaled(
+    text: &str,
+    power: i64,
+    rounding: Rounding,
+    allowed: &'static str,
+) -> Result<i64, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Empty);
     }
     let (negative, unsigned) = split_sign(text);
-    let (decimal, suffix) = Decimal::parse_unsigned_prefix(unsigned).map_err(|_| number_error(text, unsigned))?;
-    let out_of_range = || QuantityError::OutOfRange { text: shorten(text), allowed };
-    let unknown_suffix = || QuantityError::Suffix { text: shorten(text), suffix: shorten(suffix) };
+    let (decimal, suffix) =
+        Decimal::parse_unsigned_prefix(unsigned).map_err(|_| number_error(text, unsigned))?;
+    let out_of_range = || QuantityError::OutOfRange {
+        text: shorten(text),
+        allowed,
+    };
+    let unknown_suffix = || QuantityError::Suffix {
+        text: shorten(text),
+        suffix: shorten(suffix),
+    };
     let (factor, suffix_power) = match suffix {
         "Ki" => (1 << 10, 0),
         "Mi" => (1 << 20, 0),
@@ -98,23 +114,38 @@ fn parse_scaled(text: &str, power: i64, rounding: Rounding, allowed: &'static st
         "E" => (1, 18),
         _ => {
             let exponent = suffix.strip_prefix(['e', 'E']).ok_or_else(unknown_suffix)?;
-            let decimal = decimal.times_power_of_ten(exponent).map_err(|error| match error {
-                DecimalError::Overflow => out_of_range(),
-                DecimalError::Malformed | DecimalError::Inexact => unknown_suffix(),
-            })?;
-            return decimal.with_sign(negative).scaled(1, power, rounding).map_err(|_| out_of_range());
+            let decimal = decimal
+                .times_power_of_ten(exponent)
+                .map_err(|error| match error {
+                    DecimalError::Overflow => out_of_range(),
+                    DecimalError::Malformed | DecimalError::Inexact => unknown_suffix(),
+                })?;
+            return decimal
+                .with_sign(negative)
+                .scaled(1, power, rounding)
+                .map_err(|_| out_of_range());
         }
     };
-    decimal.with_sign(negative).scaled(factor, power + suffix_power, rounding).map_err(|_| out_of_range())
+    decimal
+        .with_sign(negative)
+        .scaled(factor, power + suffix_power, rounding)
+        .map_err(|_| out_of_range())
 }
 
 /// Tells a text without a number from one with too many digits.
 fn number_error(text: &str, unsigned: &str) -> QuantityError {
-    let number: &str = unsigned.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
+    let number: &str = unsigned
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .next()
+        .unwrap_or_default();
     let is_number = number.bytes().any(|byte| byte != b'.') && number.matches('.').count() < 2;
     match is_number {
-        true => QuantityError::Digits { text: shorten(text) },
-        false => QuantityError::Number { text: shorten(text) },
+        true => QuantityError::Digits {
+            text: shorten(text),
+        },
+        false => QuantityError::Number {
+            text: shorten(text),
+        },
     }
 }
 

@@ -3,6 +3,11 @@
 //! Numbers are JSON numbers in the schema, as in KAI Scheduler, and decimal text here: nothing is computed in floats.
 //! Whether a parent exists is not known here.
 
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats each type inside a function"
+)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -19,7 +24,9 @@ pub const DEFAULT_PRIORITY: i32 = 100;
 pub type ResourceList = BTreeMap<String, Quantity>;
 
 /// A share of the cluster. Cluster scoped.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(
+    CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq,
+)]
 #[kube(
     group = "scheduling.run.ai",
     version = "v2",
@@ -31,7 +38,15 @@ pub type ResourceList = BTreeMap<String, Quantity>;
     printcolumn(name = "Priority", type_ = "string", json_path = ".spec.priority"),
     printcolumn(name = "Parent", type_ = "string", json_path = ".spec.parentQueue"),
     printcolumn(name = "Children", type_ = "string", json_path = ".status.childQueues"),
-    printcolumn(name = "DisplayName", type_ = "string", json_path = ".spec.displayName")
+    printcolumn(
+        name = "DisplayName",
+        type_ = "string",
+        json_path = ".spec.displayName"
+    )
+)]
+#[allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column is an attribute of its own"
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.resources)").message("spec.resources must be stated; -1 means unlimited"))]

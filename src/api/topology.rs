@@ -3,14 +3,24 @@
 //! The schema refuses what the server can see in one object: 1 to 16 levels, unique labels and aliases, the host name only
 //! as the last level, and no change of the labels after creation. Whether any node carries the labels is not known here.
 
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats each type inside a function"
+)]
+
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+
+/// Pattern of a label key: a name with an optional DNS prefix.
+const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 
 /// The most levels that a topology may have.
 pub const MAX_LEVELS: usize = 16;
 
 /// The levels of one network. Cluster scoped; the object's name is what workloads refer to.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(
+    CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq,
+)]
 #[kube(
     group = "kai.scheduler",
     version = "v1alpha1",
@@ -19,17 +29,19 @@ pub const MAX_LEVELS: usize = 16;
     derive = "PartialEq",
     doc = "Topology names the levels of a network, widest first, by the node labels that tell their domains apart.",
     printcolumn(
-        name = "Levels",
-        type_ = "string",
-        json_path = ".spec.levels[*].nodeLabel",
-        description = "Node labels of the levels, widest first"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column is an attribute of its own"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TopologySpec {
     /// The levels, widest first; 1 to 16. The labels can't be changed later, aliases can.
-    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = MAX_LEVELS), extend("x-kubernetes-list-type" = "atomic"))]
     #[x_kube(
         validation = Rule::new("self.map(l, l.nodeLabel) == oldSelf.map(l, l.nodeLabel)")
             .message("the node labels of the levels and their order can't be changed"),
@@ -50,7 +62,7 @@ pub struct TopologyLevel {
     /// Key of the node label; 1 to 316 characters.
     #[schemars(
         length(min = 1, max = 316),
-        regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
+        regex(pattern = LABEL_KEY)
     )]
     pub node_label: String,
 
@@ -58,7 +70,7 @@ pub struct TopologyLevel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 316),
-        regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
+        regex(pattern = LABEL_KEY)
     )]
     pub alias: Option<String>,
 }
@@ -66,7 +78,14 @@ pub struct TopologyLevel {
 impl TopologySpec {
     /// Index of the level that `name` means: a node label, or else an alias.
     pub fn level_index(&self, name: &str) -> Option<usize> {
-        let by_label = self.levels.iter().position(|level| level.node_label == name);
-        by_label.or_else(|| self.levels.iter().position(|level| level.alias.as_deref() == Some(name)))
+        let by_label = self
+            .levels
+            .iter()
+            .position(|level| level.node_label == name);
+        by_label.or_else(|| {
+            self.levels
+                .iter()
+                .position(|level| level.alias.as_deref() == Some(name))
+        })
     }
 }

@@ -22,10 +22,15 @@ fn the_folder_is_fresh() {
     }
     for (name, yaml) in &files {
         let stored = fs::read_to_string(folder().join(name)).unwrap_or_default();
-        assert!(stored == *yaml, "crds/{name} is stale; run the test with UPDATE=1");
+        assert!(
+            stored == *yaml,
+            "crds/{name} is stale; run the test with UPDATE=1"
+        );
     }
     let expected: BTreeSet<String> = files.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(entries.collect::<BTreeSet<_>>(), expected);
 }
 
@@ -41,22 +46,46 @@ fn yaml_reads_back_as_the_same_definition() {
 #[test]
 fn schemas_are_structural_and_bounded() {
     for (name, crd) in crds() {
-        check_schema(name, "", &serde_json::to_value(&crd).unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+        check_schema(
+            name,
+            "",
+            &serde_json::to_value(&crd).unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+        );
     }
 }
 
 fn check_schema(file: &str, path: &str, schema: &Value) {
-    for forbidden in ["$ref", "$defs", "definitions", "const", "if", "not", "anyOf", "oneOf", "allOf"] {
-        assert!(schema.get(forbidden).is_none(), "{file}: {path} has {forbidden}");
+    for forbidden in [
+        "$ref",
+        "$defs",
+        "definitions",
+        "const",
+        "if",
+        "not",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "nullable",
+    ] {
+        assert!(
+            schema.get(forbidden).is_none(),
+            "{file}: {path} has {forbidden}"
+        );
     }
     let kind = schema["type"].as_str();
     assert!(kind.is_some(), "{file}: {path} has no type");
     if kind == Some("array") {
-        assert!(schema["maxItems"].is_u64(), "{file}: {path} has no maxItems");
+        assert!(
+            schema["maxItems"].is_u64(),
+            "{file}: {path} has no maxItems"
+        );
         check_schema(file, &format!("{path}[]"), &schema["items"]);
     }
     for (field, child) in schema["properties"].as_object().into_iter().flatten() {
-        assert!(child["description"].is_string() || path.is_empty(), "{file}: {path}.{field} is not described");
+        assert!(
+            child["description"].is_string() || path.is_empty(),
+            "{file}: {path}.{field} is not described"
+        );
         check_schema(file, &format!("{path}.{field}"), child);
     }
 }

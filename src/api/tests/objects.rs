@@ -29,13 +29,19 @@ status:
 "#,
     )
     .unwrap();
-    assert_eq!(group.spec.preemptibility, Some(Preemptibility::NonPreemptible));
+    assert_eq!(
+        group.spec.preemptibility,
+        Some(Preemptibility::NonPreemptible)
+    );
     assert_eq!(group.spec.preemption_delay_millis(), Ok(Some(90_000)));
     assert_eq!(group.spec.staleness_grace_period_millis(), Ok(Some(-1_000)));
     assert_eq!(group.spec.sub_groups[1].parent.as_deref(), Some("worker"));
     let status = group.status.unwrap();
     assert_eq!(status.phase, Some(PodGroupPhase::Unknown));
-    assert_eq!(status.scheduling_conditions[0].transition_id.as_deref(), Some("3"));
+    assert_eq!(
+        status.scheduling_conditions[0].transition_id.as_deref(),
+        Some("3")
+    );
 }
 
 #[test]
@@ -43,9 +49,12 @@ fn absent_fields_stay_absent() {
     let json = r#"{"apiVersion":"scheduling.run.ai/v2alpha2","kind":"PodGroup","metadata":{"name":"a"},"spec":{}}"#;
     let group: PodGroup = serde_json::from_str(json).unwrap();
     assert_eq!(serde_json::to_string(&group).unwrap(), json);
-    let empty: PodGroup = serde_json::from_str(&json.replace("{}", r#"{"preemptibility":""}"#)).unwrap();
+    let empty: PodGroup =
+        serde_json::from_str(&json.replace("{}", r#"{"preemptibility":""}"#)).unwrap();
     assert_eq!(empty.spec, group.spec);
-    let bad = serde_json::from_str::<PodGroup>(&json.replace("{}", r#"{"preemptibility":"maybe"}"#)).unwrap_err();
+    let bad =
+        serde_json::from_str::<PodGroup>(&json.replace("{}", r#"{"preemptibility":"maybe"}"#))
+            .unwrap_err();
     assert!(bad.to_string().contains("non-preemptible"), "{bad}");
 }
 
