@@ -1,4 +1,7 @@
 //! Berth: a Kubernetes scheduler for AI workloads.
+//!
+//! Modules in reading order: facts come in (`cluster`, `grouping`), the engine
+//! (package `berth-engine`) decides, and answers go out (`explain`, `simulate`, `cli`).
 
 pub mod cli;
 pub mod cluster;
