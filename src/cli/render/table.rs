@@ -111,10 +111,8 @@ fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
     for pod in pods {
         let Some(node) = &pod.node else { continue };
         let path = pod.domains.get(topology).or_else(|| pod.domains.values().next());
-        let mut path: Vec<String> = path.map(|path| path.iter().map(|(_, value)| value.clone()).collect()).unwrap_or_default();
-        if path.last() != Some(node) {
-            path.push(node.clone());
-        }
+        let levels = path.into_iter().flatten().filter(|(level, _)| level != "kubernetes.io/hostname");
+        let path: Vec<String> = levels.map(|(_, value)| value).chain([node]).cloned().collect();
         tree.insert(&path, &pod.name);
     }
     tree.draw(&mut text, "  ");
