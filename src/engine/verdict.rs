@@ -171,7 +171,7 @@ impl Solver<'_> {
         reason.unit = Unit::Segments;
         reason.topology = self.topology_of(bound.tree);
         reason.level = Some(tree.label(depth).to_owned());
-        reason.best_domain = best.1.map(|domain| tree.path(domain));
+        reason.best_domain = best.1.filter(|domain| *domain != Tree::ROOT).map(|domain| tree.path(domain));
         reason.has = best.0 as u32;
         reason.needs = wanted as u32;
         self.add_evidence(item, bound.tree, depth, best.1, &mut reason);
