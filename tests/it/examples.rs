@@ -12,7 +12,9 @@ fn simulate(example: &str) -> Value {
 
 fn nodes(result: &Value) -> Vec<String> {
     let pods = result["pods"].as_array().unwrap();
-    pods.iter().map(|pod| pod["node"].as_str().unwrap_or("").to_owned()).collect()
+    pods.iter()
+        .map(|pod| pod["node"].as_str().unwrap_or("").to_owned())
+        .collect()
 }
 
 #[test]

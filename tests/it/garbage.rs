@@ -18,7 +18,11 @@ fn simulate(bytes: &[u8], arguments: &[&str]) -> (i32, String, String) {
     child.stdin.take().unwrap().write_all(bytes).unwrap();
     let output = child.wait_with_output().unwrap();
     let code = output.status.code().expect("no signal");
-    (code, String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    (
+        code,
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
 }
 
 /// The one skipped object: object, field, message.
@@ -70,9 +74,14 @@ fn a_node_without_status_is_skipped() {
 #[test]
 fn quantities_out_of_range_are_named_however_they_are_written() {
     for quantity in ["1e999", "\"1e999\""] {
-        let node = format!("{{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {{\"name\": \"x\"}}, \"status\": {{\"allocatable\": {{\"cpu\": {quantity}}}}}}}");
+        let node = format!(
+            "{{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {{\"name\": \"x\"}}, \"status\": {{\"allocatable\": {{\"cpu\": {quantity}}}}}}}"
+        );
         let (object, field, message) = skipped(&node);
-        assert_eq!((object.as_str(), field.as_str()), ("v1/Node x", "status.allocatable.cpu"));
+        assert_eq!(
+            (object.as_str(), field.as_str()),
+            ("v1/Node x", "status.allocatable.cpu")
+        );
         assert!(message.contains("1e999"), "{message}");
     }
 }
@@ -89,7 +98,10 @@ fn the_second_pod_of_one_name_is_skipped() {
 fn a_topology_with_one_level_twice_is_skipped() {
     let topology = "{apiVersion: kai.scheduler/v1alpha1, kind: Topology, metadata: {name: t}, spec: {levels: [{nodeLabel: rack}, {nodeLabel: rack}]}}";
     let (object, field, _) = skipped(topology);
-    assert_eq!((object.as_str(), field.as_str()), ("kai.scheduler/v1alpha1/Topology t", "spec.levels[1].nodeLabel"));
+    assert_eq!(
+        (object.as_str(), field.as_str()),
+        ("kai.scheduler/v1alpha1/Topology t", "spec.levels[1].nodeLabel")
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Everything that runs the library or the binary from outside: one test binary.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod examples;
 mod garbage;
 mod scenarios;

@@ -16,5 +16,11 @@ fn every_scenario_holds() {
             Err(error) => failures.push(error.to_string()),
         }
     }
-    assert!(failures.is_empty(), "{} of {} scenarios fail:\n{}", failures.len(), items.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} scenarios fail:\n{}",
+        failures.len(),
+        items.len(),
+        failures.join("\n")
+    );
 }
