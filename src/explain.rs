@@ -10,13 +10,15 @@ const MAX_RULES: usize = 3;
 #[must_use]
 pub fn sentence(reason: &Reason) -> String {
     let mut text = head(reason);
-    if let Some(fix) = reason.fixes.first() {
-        text.push_str(": ");
-        text.push_str(&fix_text(fix));
-        if let Some(second) = reason.fixes.get(1) {
-            text.push_str(", or ");
-            text.push_str(&fix_text(second));
-        }
+    // A mistake's own sentence says already what would be right.
+    let fixes = reason
+        .fixes
+        .iter()
+        .filter(|fix| fix.kind != FixKind::CorrectValue)
+        .take(2);
+    let fixes: Vec<String> = fixes.map(|fix| phrase(fix, reason.best_domain.as_ref())).collect();
+    if !fixes.is_empty() {
+        text.push_str(&format!(": {}", fixes.join(", or ")));
     }
     let evidence = evidence(reason);
     if !evidence.is_empty() {
@@ -27,32 +29,67 @@ pub fn sentence(reason: &Reason) -> String {
 
 fn head(reason: &Reason) -> String {
     let level = reason.level.as_deref().unwrap_or("domain");
-    let best = reason.best_domain.as_ref().map_or_else(|| "the cluster".to_owned(), |path| domain(path));
-    let who = if reason.subgroup.is_empty() { String::new() } else { format!("subgroup {} ", reason.subgroup) };
+    let best = reason
+        .best_domain
+        .as_ref()
+        .map_or_else(|| "the cluster".to_owned(), domain);
+    let who = if reason.subgroup.is_empty() {
+        String::new()
+    } else {
+        format!("subgroup {} ", reason.subgroup)
+    };
     let needed = units(reason.unit, reason.needs);
     match reason.code {
-        Code::Problem => reason.problem.as_ref().map_or_else(|| "holds a mistake".to_owned(), problem),
+        Code::Problem => reason
+            .problem
+            .as_ref()
+            .map_or_else(|| "holds a mistake".to_owned(), problem),
         Code::UnsupportedFeature => {
-            let key = reason.problem.as_ref().map_or("a feature it asks for", |problem| problem.key.as_str());
+            let key = reason
+                .problem
+                .as_ref()
+                .map_or("a feature it asks for", |problem| problem.key.as_str());
             format!("{who}uses {key}, which is recognised but not supported yet")
         }
         Code::QueueNotFound => format!("queue {} does not exist", queue_name(reason)),
-        Code::QueueNotLeaf => format!("queue {} has queues below it; only a queue without any takes work", queue_name(reason)),
-        Code::QueueOverLimit => reason.queue.as_ref().map_or_else(|| "a queue is at its limit".to_owned(), over_limit),
+        Code::QueueNotLeaf => format!(
+            "queue {} has queues below it; only a queue without any takes work",
+            queue_name(reason)
+        ),
+        Code::QueueOverLimit => reason
+            .queue
+            .as_ref()
+            .map_or_else(|| "a queue is at its limit".to_owned(), over_limit),
         Code::NotEnoughPods => format!("{who}needs {needed}; {} exist so far", reason.has),
-        Code::PodsGated => format!("{who}has pods held by scheduling gates: {} of {needed} can start", reason.has),
+        Code::PodsGated => format!(
+            "{who}has pods held by scheduling gates: {} of {needed} can start",
+            reason.has
+        ),
         Code::RequiredDomainTooSmall => format!("{who}needs {needed} in one {level}; {}", best_room(reason)),
         Code::PinnedDomainFull => {
-            format!("{who}must stay in {best} with its running pods, which is full: it has room for {} of {needed}", reason.has)
+            format!(
+                "{who}must stay in {best} with its running pods, which is full: it has room for {} of {needed}",
+                reason.has
+            )
         }
-        Code::AlreadySplit => format!("{who}already runs in more than one {level}, against its required level: no pod is moved"),
+        Code::AlreadySplit => {
+            format!("{who}already runs in more than one {level}, against its required level: no pod is moved")
+        }
         Code::SubgroupsDoNotFitTogether => {
-            let within = reason.level.as_ref().map_or_else(String::new, |level| format!(" in one {level}"));
-            format!("every subgroup fits alone, but not all together{within}; the best, {best}, has room for {} of {needed}", reason.has)
+            let within = reason
+                .level
+                .as_ref()
+                .map_or_else(String::new, |level| format!(" in one {level}"));
+            format!(
+                "every subgroup fits alone, but not all together{within}; the best, {best}, has room for {} of {needed}",
+                reason.has
+            )
         }
         Code::NotEnoughRoom => format!("{who}needs {needed}; {best} has room for {}", reason.has),
         Code::NoNodeMatches => format!("{who}fits no node, even an empty one"),
-        Code::NotFoundWithinBudget => "no placement was found within the search budget; that is no proof that there is none".to_owned(),
+        Code::NotFoundWithinBudget => {
+            "no placement was found within the search budget; that is no proof that there is none".to_owned()
+        }
         Code::BindRefused => format!("the API server refused a binding: {}", reason.detail),
     }
 }
@@ -78,8 +115,15 @@ fn plural(count: i64) -> &'static str {
 }
 
 fn problem(problem: &Problem) -> String {
-    let object = if problem.object.is_empty() { String::new() } else { format!(" on {}", problem.object) };
-    format!("{}{object} is \"{}\"; allowed: {}", problem.key, problem.value, problem.allowed)
+    let object = if problem.object.is_empty() {
+        String::new()
+    } else {
+        format!(" on {}", problem.object)
+    };
+    format!(
+        "{}{object} is \"{}\"; allowed: {}",
+        problem.key, problem.value, problem.allowed
+    )
 }
 
 fn queue_name(reason: &Reason) -> &str {
@@ -98,20 +142,31 @@ fn over_limit(block: &QueueBlock) -> String {
         thousandths(block.limit_millis),
         thousandths(block.used_millis),
         thousandths(block.asked_millis),
-        if block.limit_millis == 0 { " (a limit that is left out is 0; -1 is none)" } else { "" }
+        if block.limit_millis == 0 {
+            " (a limit that is left out is 0; -1 is none)"
+        } else {
+            ""
+        }
     )
 }
 
 /// A number of thousandths as a decimal.
 fn thousandths(millis: i64) -> String {
     let (whole, part) = (millis / 1000, (millis % 1000).abs());
-    if part == 0 { whole.to_string() } else { format!("{whole}.{part:03}").trim_end_matches('0').to_owned() }
+    if part == 0 {
+        whole.to_string()
+    } else {
+        format!("{whole}.{part:03}").trim_end_matches('0').to_owned()
+    }
 }
 
 /// A domain's values, widest first, as people read it.
 #[must_use]
 pub fn domain(path: &DomainPath) -> String {
-    path.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join("/")
+    path.iter()
+        .map(|(_, value)| value.as_str())
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 /// A rule as a phrase.
@@ -129,16 +184,26 @@ pub fn rule(rule: &Rule) -> String {
 }
 
 fn evidence(reason: &Reason) -> String {
-    let mut parts: Vec<String> =
-        reason.refusals.iter().take(MAX_RULES).map(|(kind, count)| format!("{count} node{} {}", plural(i64::from(*count)), rule(kind))).collect();
+    let mut parts: Vec<String> = reason
+        .refusals
+        .iter()
+        .take(MAX_RULES)
+        .map(|(kind, count)| format!("{count} node{} refused: {}", plural(i64::from(*count)), rule(kind)))
+        .collect();
     if reason.refusals.len() > MAX_RULES {
         parts.push(format!("{} more rules", reason.refusals.len() - MAX_RULES));
     }
     let unlabelled = reason.unlabelled_nodes;
-    let counted = reason.refusals.iter().any(|(kind, _)| matches!(kind, Rule::MissingLabel(_)));
+    let counted = reason
+        .refusals
+        .iter()
+        .any(|(kind, _)| matches!(kind, Rule::MissingLabel(_)));
     if unlabelled > 0 && !counted {
         let level = reason.level.as_deref().unwrap_or("the level");
-        parts.push(format!("{unlabelled} node{} without the label {level}", plural(i64::from(unlabelled))));
+        parts.push(format!(
+            "{unlabelled} node{} without the label {level}",
+            plural(i64::from(unlabelled))
+        ));
     }
     parts.join(", ")
 }
@@ -146,19 +211,46 @@ fn evidence(reason: &Reason) -> String {
 /// A fix as an instruction.
 #[must_use]
 pub fn fix_text(fix: &Fix) -> String {
-    let place = domain(&fix.domain);
-    let first = fix.target.first().map_or("", String::as_str);
+    phrase(fix, None)
+}
+
+/// A fix as an instruction; the domain that the sentence just named is "there".
+fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
+    let within = match domain(&fix.domain) {
+        place if place.is_empty() => String::new(),
+        _ if named == Some(&fix.domain) => " there".to_owned(),
+        place => format!(" in {place}"),
+    };
     let targets = fix.target.join(", ");
-    let within = if place.is_empty() { String::new() } else { format!(" in {place}") };
-    match fix.kind {
-        FixKind::FreeCapacity => format!("free room for {} more pod{}{within}", fix.count, plural(fix.count)),
-        FixKind::RelaxLevel if first.is_empty() => "allow a wider level".to_owned(),
-        FixKind::RelaxLevel => format!("allow a wider level ({targets})"),
-        FixKind::LabelNodes => format!("label {} node{}{within}: {targets}", fix.count, plural(fix.count)),
-        FixKind::Uncordon => format!("uncordon {targets}"),
-        FixKind::RaiseLimit => format!("raise the limit of {targets} to {}", thousandths(fix.count)),
-        FixKind::CorrectValue => format!("correct {targets}"),
-        FixKind::CreateObject => format!("create {targets}"),
+    match (fix.kind, fix.target.as_slice()) {
+        (FixKind::FreeCapacity, [resource, each]) => format!("free {}{within}", amount(resource, each, fix.count)),
+        (FixKind::FreeCapacity, _) => format!("free room for {} more pod{}{within}", fix.count, plural(fix.count)),
+        (FixKind::RelaxLevel, [.., level]) if !level.is_empty() => format!("allow a wider level ({level})"),
+        (FixKind::RelaxLevel, _) => "allow a wider level".to_owned(),
+        (FixKind::LabelNodes, _) => format!("label {} node{}{within}: {targets}", fix.count, plural(fix.count)),
+        (FixKind::Uncordon, _) => format!("uncordon {targets}"),
+        (FixKind::RaiseLimit, [queue, resource]) => format!(
+            "raise the {resource} limit of queue {queue} to {}",
+            thousandths(fix.count)
+        ),
+        (FixKind::RaiseLimit, _) => format!("raise the limit of {targets} to {}", thousandths(fix.count)),
+        (FixKind::CorrectValue, [key, allowed]) => format!("correct {key}; allowed: {allowed}"),
+        (FixKind::CorrectValue, _) => format!("correct {targets}"),
+        (FixKind::CreateObject, _) => format!("create {targets}"),
+    }
+}
+
+/// Room for so many pods, in the resource's own unit.
+fn amount(resource: &str, each: &str, pods: i64) -> String {
+    let total = each.parse::<i64>().ok().and_then(|each| each.checked_mul(pods));
+    match (resource, total) {
+        (_, None) => format!("room for {pods} more pod{}", plural(pods)),
+        ("cpu", Some(total)) => format!("{} more cpu", thousandths(total)),
+        ("memory" | "ephemeral-storage", Some(total)) => format!(
+            "{} Mi more {resource}",
+            total.div_euclid(1 << 20) + i64::from(total % (1 << 20) != 0)
+        ),
+        (_, Some(total)) => format!("{total} more {resource}"),
     }
 }
 
@@ -166,10 +258,46 @@ pub fn fix_text(fix: &Fix) -> String {
 mod tests {
     use super::*;
 
+    /// Codes of the mistakes that grouping and the engine find.
+    const PROBLEMS: [&str; 20] = [
+        "DuplicateSubgroup",
+        "InvalidDuration",
+        "InvalidMemberLabel",
+        "InvalidMinMember",
+        "InvalidMinSubGroup",
+        "InvalidPolicy",
+        "InvalidPreemptibility",
+        "InvalidReplicas",
+        "InvalidSegmentSize",
+        "InvalidSize",
+        "LevelWithoutTopology",
+        "MinMemberIgnored",
+        "PreferredAboveRequired",
+        "SubgroupCycle",
+        "TopologyIgnored",
+        "UnknownLevel",
+        "UnknownParent",
+        "UnknownPriorityClass",
+        "UnknownSubgroup",
+        "UnknownTopology",
+    ];
+
     fn too_small() -> Reason {
         let path = vec![("topology.kubernetes.io/region".to_owned(), "asia-northeast3".to_owned())];
-        let free = Fix { kind: FixKind::FreeCapacity, verified: true, domain: path.clone(), count: 1, target: Vec::new() };
-        let relax = Fix { kind: FixKind::RelaxLevel, verified: true, domain: Vec::new(), count: 0, target: Vec::new() };
+        let free = Fix {
+            kind: FixKind::FreeCapacity,
+            verified: true,
+            domain: path.clone(),
+            count: 1,
+            target: vec!["nvidia.com/gpu".to_owned(), "1".to_owned()],
+        };
+        let relax = Fix {
+            kind: FixKind::RelaxLevel,
+            verified: true,
+            domain: Vec::new(),
+            count: 0,
+            target: Vec::new(),
+        };
         Reason {
             level: Some("topology.kubernetes.io/region".to_owned()),
             best_domain: Some(path),
@@ -184,18 +312,27 @@ mod tests {
     fn a_domain_too_small_reads_as_one_sentence() {
         assert_eq!(
             sentence(&too_small()),
-            "needs 2 pods in one topology.kubernetes.io/region; the best, asia-northeast3, has room for 1: free room for 1 more pod in \
-             asia-northeast3, or allow a wider level"
+            "needs 2 pods in one topology.kubernetes.io/region; the best, asia-northeast3, has room for 1: free 1 more \
+             nvidia.com/gpu there, or allow a wider level"
         );
     }
 
     #[test]
     fn evidence_follows_the_sentence() {
-        let refusals = vec![(Rule::Insufficient("nvidia.com/gpu".to_owned()), 3), (Rule::Cordoned, 1)];
-        let reason = Reason { subgroup: "worker".to_owned(), fixes: Vec::new(), refusals, unlabelled_nodes: 2, ..too_small() };
+        let refusals = vec![
+            (Rule::Insufficient("nvidia.com/gpu".to_owned()), 3),
+            (Rule::Cordoned, 1),
+        ];
+        let reason = Reason {
+            subgroup: "worker".to_owned(),
+            fixes: Vec::new(),
+            refusals,
+            unlabelled_nodes: 2,
+            ..too_small()
+        };
         let text = sentence(&reason);
         assert!(text.starts_with("subgroup worker needs 2 pods"), "{text}");
-        assert!(text.ends_with("(3 nodes too little nvidia.com/gpu free, 1 node cordoned, 2 nodes without the label topology.kubernetes.io/region)"), "{text}");
+        assert!(text.ends_with("(3 nodes refused: too little nvidia.com/gpu free, 1 node refused: cordoned, 2 nodes without the label topology.kubernetes.io/region)"), "{text}");
     }
 
     #[test]
@@ -204,8 +341,23 @@ mod tests {
         for code in Code::ALL {
             assert!(!head(&Reason::new(code)).is_empty());
             if code != Code::Problem {
-                assert!(page.contains(&format!("\n## {}\n", code.name())), "docs/reasons.md has no section {}", code.name());
+                assert!(
+                    page.contains(&format!("\n## {}\n", code.name())),
+                    "docs/reasons.md has no section {}",
+                    code.name()
+                );
             }
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_a_section() {
+        let page = include_str!("../docs/reasons.md");
+        for code in PROBLEMS {
+            assert!(
+                page.contains(&format!("\n### {code}\n")),
+                "docs/reasons.md has no section {code}"
+            );
         }
     }
 

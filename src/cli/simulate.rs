@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use super::render::{json, table};
@@ -23,16 +24,21 @@ pub struct Arguments {
     #[arg(short, long, value_enum, default_value = "table", env = "BERTH_OUTPUT")]
     output: Output,
     /// Exit with 1 when something stays pending, is skipped, or an expectation is unmet.
-    #[arg(long, env = "BERTH_STRICT")]
+    #[arg(long, env = "BERTH_STRICT", value_parser = FalseyValueParser::new())]
     strict: bool,
     /// Add time, steps and events to the JSON.
-    #[arg(long, env = "BERTH_STATS")]
+    #[arg(long, env = "BERTH_STATS", value_parser = FalseyValueParser::new())]
     stats: bool,
     /// Topology of gangs that name none.
     #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
     /// Pods with this schedulerName are placed; others only hold room.
-    #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "kai-scheduler",
+        env = "BERTH_SCHEDULER_NAME"
+    )]
     scheduler_name: String,
 }
 
@@ -44,9 +50,13 @@ enum Output {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    let options = Options { scheduler_name: arguments.scheduler_name.clone(), default_topology: arguments.default_topology.clone() };
+    let options = Options {
+        scheduler_name: arguments.scheduler_name.clone(),
+        default_topology: arguments.default_topology.clone(),
+    };
     let items = read_paths(&arguments.paths)?;
-    let (scenarios, objects): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| scenario::is_scenario(&item.value));
+    let (scenarios, objects): (Vec<Item>, Vec<Item>) =
+        items.into_iter().partition(|item| scenario::is_scenario(&item.value));
     let mut code = YES;
     for item in &scenarios {
         let run = scenario::run(item, &options)?;

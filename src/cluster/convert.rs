@@ -10,8 +10,8 @@ use berth_api::pod_group::{Preemptibility, TopologyConstraint};
 use berth_api::quantity::{parse_millis, parse_millis_floor, parse_units, parse_units_floor};
 use berth_api::{Amount, Bound, PodGroup, Queue, Topology};
 use berth_engine::facts::{
-    Amounts, ConstraintFacts, GangFacts, LevelFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, Problem, QueueAmount, QueueFacts,
-    SubgroupFacts, Taint, TaintEffect, TopologyFacts,
+    Amounts, ConstraintFacts, GangFacts, LevelFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, Problem,
+    QueueAmount, QueueFacts, SubgroupFacts, Taint, TaintEffect, TopologyFacts,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -57,7 +57,11 @@ pub struct ConvertError {
 }
 
 fn shown(value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!(" is \"{value}\"") }
+    if value.is_empty() {
+        String::new()
+    } else {
+        format!(" is \"{value}\"")
+    }
 }
 
 /// Result of a conversion.
@@ -73,11 +77,20 @@ pub(crate) struct FieldError {
 
 impl FieldError {
     pub(crate) fn new(field: impl Into<String>, value: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self { field: field.into(), value: value.into(), allowed: allowed.into() }
+        Self {
+            field: field.into(),
+            value: value.into(),
+            allowed: allowed.into(),
+        }
     }
 
     fn of(self, object: String) -> ConvertError {
-        ConvertError { object, field: self.field, value: self.value, allowed: self.allowed }
+        ConvertError {
+            object,
+            field: self.field,
+            value: self.value,
+            allowed: self.allowed,
+        }
     }
 }
 
@@ -102,11 +115,20 @@ impl Membership {
     pub fn written_on(pod: &Pod) -> Self {
         let annotation = |key: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
         let label = |key: &str| pod.metadata.labels.as_ref().and_then(|all| all.get(key)).cloned();
-        let index = ["batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index", "training.kubeflow.org/replica-index"]
-            .iter()
-            .find_map(|key| label(key).or_else(|| annotation(key)))
-            .and_then(|text| text.parse().ok());
-        Self { gang: annotation(POD_GROUP_NAME), subgroup: label(SUBGROUP_NAME), index, ..Self::default() }
+        let index = [
+            "batch.kubernetes.io/job-completion-index",
+            "apps.kubernetes.io/pod-index",
+            "training.kubeflow.org/replica-index",
+        ]
+        .iter()
+        .find_map(|key| label(key).or_else(|| annotation(key)))
+        .and_then(|text| text.parse().ok());
+        Self {
+            gang: annotation(POD_GROUP_NAME),
+            subgroup: label(SUBGROUP_NAME),
+            index,
+            ..Self::default()
+        }
     }
 }
 
@@ -125,14 +147,20 @@ pub fn object_name(api_version: &str, kind: &str, meta: &ObjectMeta) -> String {
 pub fn uid_of(kind: &str, meta: &ObjectMeta) -> String {
     match meta.uid.as_deref() {
         Some(uid) if !uid.is_empty() => uid.to_owned(),
-        _ => format!("{kind}/{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or("")),
+        _ => format!(
+            "{kind}/{}/{}",
+            meta.namespace.as_deref().unwrap_or(""),
+            meta.name.as_deref().unwrap_or("")
+        ),
     }
 }
 
 /// Creation time in milliseconds; a manifest without one is older than everything.
 #[must_use]
 pub fn created_millis(meta: &ObjectMeta) -> Millis {
-    meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond())
+    meta.creation_timestamp
+        .as_ref()
+        .map_or(0, |time| time.0.as_millisecond())
 }
 
 /// Facts of a node.
@@ -143,18 +171,34 @@ pub fn node_facts(node: &Node) -> Result<NodeFacts> {
 fn node_fields(node: &Node) -> std::result::Result<NodeFacts, FieldError> {
     let name = required_name(&node.metadata)?;
     let Some(status) = &node.status else {
-        return Err(FieldError::new("status", "", "missing; a node needs status.allocatable"));
+        return Err(FieldError::new(
+            "status",
+            "",
+            "missing; a node needs status.allocatable",
+        ));
     };
     let Some(allocatable) = &status.allocatable else {
-        return Err(FieldError::new("status.allocatable", "", "missing; allowed is a map such as {cpu: 8, memory: 32Gi, pods: 110}"));
+        return Err(FieldError::new(
+            "status.allocatable",
+            "",
+            "missing; allowed is a map such as {cpu: 8, memory: 32Gi, pods: 110}",
+        ));
     };
     let spec = node.spec.clone().unwrap_or_default();
     let mut taints = Vec::new();
     for (i, taint) in spec.taints.iter().flatten().enumerate() {
         let effect = taint_effect(&format!("spec.taints[{i}].effect"), &taint.effect)?;
-        taints.push(Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect });
+        taints.push(Taint {
+            key: taint.key.clone(),
+            value: taint.value.clone().unwrap_or_default(),
+            effect,
+        });
     }
-    let ready = status.conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     Ok(NodeFacts {
         uid: uid_of("Node", &node.metadata),
         name,
@@ -171,7 +215,11 @@ pub(crate) fn taint_effect(field: &str, text: &str) -> std::result::Result<Taint
         "NoSchedule" => Ok(TaintEffect::NoSchedule),
         "PreferNoSchedule" => Ok(TaintEffect::PreferNoSchedule),
         "NoExecute" => Ok(TaintEffect::NoExecute),
-        _ => Err(FieldError::new(field, text, "allowed are NoSchedule, PreferNoSchedule and NoExecute")),
+        _ => Err(FieldError::new(
+            field,
+            text,
+            "allowed are NoSchedule, PreferNoSchedule and NoExecute",
+        )),
     }
 }
 
@@ -236,7 +284,8 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name,
         created: created_millis(&pod.metadata),
-        ours: spec.scheduler_name.as_deref() == Some(scheduler) && !annotations.contains_key("kubernetes.io/config.mirror"),
+        ours: spec.scheduler_name.as_deref() == Some(scheduler)
+            && !annotations.contains_key("kubernetes.io/config.mirror"),
         gang: membership.gang.clone(),
         subgroup: membership.subgroup.clone(),
         index: membership.index,
@@ -253,20 +302,29 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
 fn required_name(meta: &ObjectMeta) -> std::result::Result<String, FieldError> {
     match meta.name.as_deref() {
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
-        _ => Err(FieldError::new("metadata.name", "", "missing; every object needs a name")),
+        _ => Err(FieldError::new(
+            "metadata.name",
+            "",
+            "missing; every object needs a name",
+        )),
     }
 }
 
 /// Facts of a topology.
 pub fn topology_facts(topology: &Topology) -> Result<TopologyFacts> {
-    topology_fields(topology).map_err(|error| error.of(object_name("kai.scheduler/v1alpha1", "Topology", &topology.metadata)))
+    topology_fields(topology)
+        .map_err(|error| error.of(object_name("kai.scheduler/v1alpha1", "Topology", &topology.metadata)))
 }
 
 fn topology_fields(topology: &Topology) -> std::result::Result<TopologyFacts, FieldError> {
     let name = required_name(&topology.metadata)?;
     let levels = &topology.spec.levels;
     if levels.is_empty() || levels.len() > berth_api::topology::MAX_LEVELS {
-        return Err(FieldError::new("spec.levels", levels.len().to_string(), "allowed are 1 to 16 levels"));
+        return Err(FieldError::new(
+            "spec.levels",
+            levels.len().to_string(),
+            "allowed are 1 to 16 levels",
+        ));
     }
     let mut seen = BTreeSet::new();
     for (i, level) in levels.iter().enumerate() {
@@ -276,7 +334,11 @@ fn topology_fields(topology: &Topology) -> std::result::Result<TopologyFacts, Fi
             return Err(FieldError::new(field, "", "empty; allowed is the key of a node label"));
         }
         if !seen.insert(label) {
-            return Err(FieldError::new(field, label, "appears twice; every level needs a label of its own"));
+            return Err(FieldError::new(
+                field,
+                label,
+                "appears twice; every level needs a label of its own",
+            ));
         }
         if label == HOSTNAME_LABEL && i + 1 < levels.len() {
             return Err(FieldError::new(field, label, "allowed as the last level only"));
@@ -287,15 +349,27 @@ fn topology_fields(topology: &Topology) -> std::result::Result<TopologyFacts, Fi
             && !seen.insert(alias)
         {
             let field = format!("spec.levels[{i}].alias");
-            return Err(FieldError::new(field, alias, "names another level already; every alias needs to be unique"));
+            return Err(FieldError::new(
+                field,
+                alias,
+                "names another level already; every alias needs to be unique",
+            ));
         }
     }
     let annotations = topology.metadata.annotations.as_ref();
     Ok(TopologyFacts {
         uid: uid_of("Topology", &topology.metadata),
         name,
-        levels: levels.iter().map(|level| LevelFacts { label: level.node_label.clone(), alias: level.alias.clone() }).collect(),
-        default: annotations.and_then(|all| all.get(DEFAULT_TOPOLOGY)).is_some_and(|value| value == "true"),
+        levels: levels
+            .iter()
+            .map(|level| LevelFacts {
+                label: level.node_label.clone(),
+                alias: level.alias.clone(),
+            })
+            .collect(),
+        default: annotations
+            .and_then(|all| all.get(DEFAULT_TOPOLOGY))
+            .is_some_and(|value| value == "true"),
     })
 }
 
@@ -307,7 +381,11 @@ pub fn queue_facts(queue: &Queue) -> Result<QueueFacts> {
 fn queue_fields(queue: &Queue) -> std::result::Result<QueueFacts, FieldError> {
     let name = required_name(&queue.metadata)?;
     let Some(resources) = &queue.spec.resources else {
-        return Err(FieldError::new("spec.resources", "", "missing; -1 as a limit means unlimited"));
+        return Err(FieldError::new(
+            "spec.resources",
+            "",
+            "missing; -1 as a limit means unlimited",
+        ));
     };
     let amount = |resource: &str, value: &Option<berth_api::queue::QueueResource>| {
         let value = value.clone().unwrap_or_default();
@@ -315,17 +393,27 @@ fn queue_fields(queue: &Queue) -> std::result::Result<QueueFacts, FieldError> {
             None => Ok(Some(0)),
             Some((Ok(Bound::Unlimited), _)) => Ok(None),
             Some((Ok(Bound::Millis(millis)), _)) => Ok(Some(millis)),
-            Some((Err(error), amount)) => {
-                Err(FieldError::new(format!("spec.resources.{resource}.{field}"), amount.to_string(), error.to_string()))
-            }
+            Some((Err(error), amount)) => Err(FieldError::new(
+                format!("spec.resources.{resource}.{field}"),
+                amount.to_string(),
+                error.to_string(),
+            )),
         };
         let weight = match value.over_quota_weight {
             None => 0,
             Some(amount) => amount.to_millis().map_err(|error| {
-                FieldError::new(format!("spec.resources.{resource}.overQuotaWeight"), amount.to_string(), error.to_string())
+                FieldError::new(
+                    format!("spec.resources.{resource}.overQuotaWeight"),
+                    amount.to_string(),
+                    error.to_string(),
+                )
             })?,
         };
-        Ok(QueueAmount { quota_millis: bound("quota", value.quota)?, limit_millis: bound("limit", value.limit)?, weight_millis: weight })
+        Ok(QueueAmount {
+            quota_millis: bound("quota", value.quota)?,
+            limit_millis: bound("limit", value.limit)?,
+            weight_millis: weight,
+        })
     };
     Ok(QueueFacts {
         uid: uid_of("Queue", &queue.metadata),
@@ -350,8 +438,14 @@ impl Priorities {
     /// The classes that an installation brings and that are always there.
     #[must_use]
     pub fn shipped() -> Self {
-        let classes = grouping::INSTALLED_PRIORITY_CLASSES.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        Self { classes, global_default: None }
+        let classes = grouping::INSTALLED_PRIORITY_CLASSES
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect();
+        Self {
+            classes,
+            global_default: None,
+        }
     }
 
     /// Adds or replaces a class.
@@ -366,7 +460,10 @@ impl Priorities {
     /// What grouping must know of them.
     #[must_use]
     pub fn context(&self) -> GroupingContext<'_> {
-        GroupingContext { priority_classes: &self.classes, global_default: self.global_default.as_deref() }
+        GroupingContext {
+            priority_classes: &self.classes,
+            global_default: self.global_default.as_deref(),
+        }
     }
 }
 
@@ -374,7 +471,11 @@ impl Priorities {
 pub fn derived_gang_facts(group: &Group, priorities: &Priorities) -> Result<GangFacts> {
     let mut written = PodGroup::new(&group.name, group.spec.clone());
     written.metadata.namespace = Some(group.namespace.clone());
-    let owner = if group.workload.name.is_empty() { &group.owner } else { &group.workload };
+    let owner = if group.workload.name.is_empty() {
+        &group.owner
+    } else {
+        &group.workload
+    };
     let mut facts = gang_facts(&written, &owner.display(), priorities)?;
     for subgroup in &mut facts.subgroups {
         subgroup.auto_preferred = group.auto_preferred.contains(&subgroup.name);
@@ -409,13 +510,21 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         None => priority < NON_PREEMPTIBLE_FROM,
     };
     if spec.min_member.is_some() && spec.min_sub_group.is_some() {
-        return Err(FieldError::new("spec.minSubGroup", "", "minMember and minSubGroup exclude each other"));
+        return Err(FieldError::new(
+            "spec.minSubGroup",
+            "",
+            "minMember and minSubGroup exclude each other",
+        ));
     }
     let mut subgroups = Vec::new();
     for (i, subgroup) in spec.sub_groups.iter().enumerate() {
         let field = format!("spec.subGroups[{i}]");
         if subgroup.name.is_empty() {
-            return Err(FieldError::new(format!("{field}.name"), "", "empty; every subgroup needs a name"));
+            return Err(FieldError::new(
+                format!("{field}.name"),
+                "",
+                "empty; every subgroup needs a name",
+            ));
         }
         subgroups.push(SubgroupFacts {
             name: subgroup.name.clone(),
@@ -444,7 +553,10 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
 
 fn count(field: &str, value: Option<i32>) -> std::result::Result<Option<u32>, FieldError> {
     value
-        .map(|value| u32::try_from(value).map_err(|_| FieldError::new(field, value.to_string(), "negative; allowed is 0 or more")))
+        .map(|value| {
+            u32::try_from(value)
+                .map_err(|_| FieldError::new(field, value.to_string(), "negative; allowed is 0 or more"))
+        })
         .transpose()
 }
 

@@ -236,13 +236,12 @@ impl Pass<'_> {
         if !unsupported.is_empty() {
             return Err(unsupported.into_iter().map(|key| unsupported_reason(key)).collect());
         }
-        if let Some((until, text)) = &gang.backoff {
-            if *until > self.now {
+        if let Some((until, text)) = &gang.backoff
+            && *until > self.now {
                 let mut reason = Reason::new(Code::BindRefused);
                 reason.detail.clone_from(text);
                 return Err(vec![reason]);
             }
-        }
         Ok(prepared)
     }
 
@@ -251,11 +250,10 @@ impl Pass<'_> {
             return Err(Reason::new(Code::NotEnoughPods));
         };
         let blocked = self.admit(gang, item).err();
-        if let Some(reason) = &blocked {
-            if reason.code != Code::QueueOverLimit {
+        if let Some(reason) = &blocked
+            && reason.code != Code::QueueOverLimit {
                 return Err(reason.clone());
             }
-        }
         let signature = Signature::of(item);
         if let (None, Some(reason)) = (&blocked, self.failed.get(&signature)) {
             return Err(reason.clone());

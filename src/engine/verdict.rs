@@ -51,11 +51,10 @@ impl Solver<'_> {
     }
 
     fn blocking(&mut self, item: &Item) -> Option<Reason> {
-        if let Some(bound) = item.bound.filter(|bound| bound.required.is_some()) {
-            if let Some(reason) = self.domain_too_small(item, bound) {
+        if let Some(bound) = item.bound.filter(|bound| bound.required.is_some())
+            && let Some(reason) = self.domain_too_small(item, bound) {
                 return Some(reason);
             }
-        }
         if let Some(reason) = self.no_room_at_all(item) {
             return Some(reason);
         }
@@ -172,7 +171,7 @@ impl Solver<'_> {
         reason.unit = Unit::Segments;
         reason.topology = self.topology_of(bound.tree);
         reason.level = Some(tree.label(depth).to_owned());
-        reason.best_domain = best.1.map(|domain| tree.path(domain));
+        reason.best_domain = best.1.filter(|domain| *domain != Tree::ROOT).map(|domain| tree.path(domain));
         reason.has = best.0 as u32;
         reason.needs = wanted as u32;
         self.add_evidence(item, bound.tree, depth, best.1, &mut reason);
@@ -336,12 +335,11 @@ impl Solver<'_> {
 
 /// Replaces a hard level everywhere it is asked for.
 fn widen(item: &mut Item, tree: TreeIdx, from: usize, to: usize) {
-    if let Some(bound) = item.bound.as_mut() {
-        if bound.tree == tree && bound.required == Some(from) {
+    if let Some(bound) = item.bound.as_mut()
+        && bound.tree == tree && bound.required == Some(from) {
             bound.required = (to > 0).then_some(to);
             bound.preferred = bound.preferred.or(Some(from));
         }
-    }
     for child in &mut item.children {
         widen(child, tree, from, to);
     }

@@ -3,17 +3,29 @@
 use std::collections::BTreeMap;
 
 use berth_api::pod_group::{PodGroupSpec, Preemptibility, TopologyConstraint};
-use berth_api::parse_duration_millis;
+use berth_api::{keys, parse_duration_millis};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::object::{Notes, Object};
-use super::{Group, GroupProblem, Input, ObjectId, ProblemCode, keys};
+use super::{Group, GroupProblem, Input, ObjectId, ProblemCode};
 
 /// Names of objects are at most this long.
 const LONGEST_NAME: usize = 253;
 
-/// Annotations that speak about the very object they are on.
-const NOT_COPIED: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision"];
+/// Annotations on a pod that ask for a part of a device. They are recognised, so that such a pod is never placed as if
+/// it had asked for nothing.
+const DEVICE_SHARING: [&str; 4] = [keys::GPU_FRACTION, keys::GPU_MEMORY, keys::GPU_FRACTION_NUM_DEVICES, keys::MPS];
+
+/// Annotations that speak about the very object they are on, or that binding writes on a pod that is its own owner.
+const NOT_COPIED: [&str; 7] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+    keys::POD_GROUP,
+    keys::DECISION,
+    keys::RECEIVED_RESOURCE_TYPE,
+    keys::NUMA_PREDICTED,
+    keys::NUMA_OBSERVED,
+];
 
 /// How a kind differs from the usual. Every kind starts here and then changes the group it gets.
 pub(crate) struct Defaults<'a> {
@@ -100,7 +112,7 @@ impl<'a> Defaults<'a> {
             priority_class_name: Some(self.priority_class(&mut group.warnings)),
             preemptibility: self.preemptibility(&mut group.warnings),
             preemption_delay: self.duration(keys::PREEMPTION_DELAY, false, &mut group.warnings),
-            staleness_grace_period: self.duration(keys::STALENESS_GRACE, true, &mut group.warnings),
+            staleness_grace_period: self.duration(keys::STALENESS_GRACE_PERIOD, true, &mut group.warnings),
             topology_constraint: self.constraint(),
             ..PodGroupSpec::default()
         };
@@ -117,12 +129,13 @@ impl<'a> Defaults<'a> {
     }
 
     /// A label or annotation of the sources, or else of the pod.
-    fn from_sources_then_pod(&self, read: impl Fn(Object<'a>) -> Option<&'a str>) -> Option<(Object<'a>, &'a str)> {
+    fn sources_then_pod(&self, read: impl Fn(Object<'a>) -> Option<&'a str>) -> Option<(Object<'a>, &'a str)> {
         self.label_sources.iter().copied().chain([self.pod()]).find_map(|object| Some((object, read(object)?)))
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.first().labels().to_map();
+        labels.remove(keys::SUB_GROUP);
         for key in [keys::USER, keys::NODE_POOL] {
             if let Some(value) = self.input.pod_label(key) {
                 labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
@@ -133,8 +146,8 @@ impl<'a> Defaults<'a> {
 
     fn annotations(&self, owner: &ObjectId) -> BTreeMap<String, String> {
         let mut annotations = self.first().annotations().to_map();
-        annotations.retain(|key, _| !NOT_COPIED.contains(&key.as_str()) && key != keys::POD_GROUP);
-        annotations.insert(keys::TOP_OWNER.to_owned(), top_owner(owner));
+        annotations.retain(|key, _| !NOT_COPIED.contains(&key.as_str()));
+        annotations.insert(keys::TOP_OWNER_METADATA.to_owned(), top_owner(owner));
         if let Some(user) = self.pod().annotations().get(keys::USER) {
             annotations.insert(keys::USER.to_owned(), user.to_owned());
         }
@@ -142,10 +155,10 @@ impl<'a> Defaults<'a> {
     }
 
     fn queue(&self) -> String {
-        if let Some((_, queue)) = self.from_sources_then_pod(|object| object.labels().get(keys::QUEUE)) {
+        if let Some((_, queue)) = self.sources_then_pod(|object| object.labels().get(keys::QUEUE)) {
             return queue.to_owned();
         }
-        match self.from_sources_then_pod(|object| object.labels().get(keys::PROJECT)) {
+        match self.sources_then_pod(|object| object.labels().get(keys::PROJECT)) {
             Some((_, project)) => match self.input.pod_label(keys::NODE_POOL) {
                 Some(pool) if !pool.is_empty() => format!("{project}-{pool}"),
                 _ => project.to_owned(),
@@ -156,7 +169,9 @@ impl<'a> Defaults<'a> {
 
     /// The first class that exists, asking the owners in order and the pod after the first of them.
     fn priority_class(&self, warnings: &mut Vec<GroupProblem>) -> String {
-        let label = |object: Object<'a>| Some((object, keys::PRIORITY_CLASS, object.labels().get(keys::PRIORITY_CLASS)?));
+        let label = |object: Object<'a>| {
+            Some((object, keys::PRIORITY_CLASS_NAME, object.labels().get(keys::PRIORITY_CLASS_NAME)?))
+        };
         let spec = self.input.pod.spec.as_ref();
         let of_pod = spec.and_then(|spec| spec.priority_class_name.as_deref()).filter(|name| !name.is_empty());
         let of_pod = of_pod.map(|name| (self.pod(), "spec.priorityClassName", name));
@@ -178,7 +193,7 @@ impl<'a> Defaults<'a> {
 
     fn preemptibility(&self, warnings: &mut Vec<GroupProblem>) -> Option<Preemptibility> {
         let key = keys::PREEMPTIBILITY;
-        let (object, word) = self.from_sources_then_pod(|object| object.labels().get(key))?;
+        let (object, word) = self.sources_then_pod(|object| object.labels().get(key))?;
         match word {
             "preemptible" => Some(Preemptibility::Preemptible),
             "non-preemptible" => Some(Preemptibility::NonPreemptible),
@@ -193,7 +208,7 @@ impl<'a> Defaults<'a> {
     }
 
     fn duration(&self, key: &str, may_be_negative: bool, warnings: &mut Vec<GroupProblem>) -> Option<String> {
-        let (object, text) = self.from_sources_then_pod(|object| object.annotations().get(key))?;
+        let (object, text) = self.sources_then_pod(|object| object.annotations().get(key))?;
         if parse_duration_millis(text).is_ok_and(|millis| may_be_negative || 0 <= millis) {
             return Some(text.to_owned());
         }
@@ -207,11 +222,12 @@ impl<'a> Defaults<'a> {
 
     /// The rule for the whole gang. A level without a topology's name is kept: a default topology may be meant.
     fn constraint(&self) -> Option<TopologyConstraint> {
-        let read = |key: &str| self.annotation(key).map(|(_, value)| value.to_owned()).filter(|value| !value.is_empty());
+        let read =
+            |key: &str| self.annotation(key).map(|(_, value)| value.to_owned()).filter(|value| !value.is_empty());
         let constraint = TopologyConstraint {
             topology: read(keys::TOPOLOGY),
-            required_topology_level: read(keys::REQUIRED),
-            preferred_topology_level: read(keys::PREFERRED),
+            required_topology_level: read(keys::TOPOLOGY_REQUIRED),
+            preferred_topology_level: read(keys::TOPOLOGY_PREFERRED),
         };
         (constraint != TopologyConstraint::default()).then_some(constraint)
     }
@@ -223,26 +239,28 @@ impl<'a> Defaults<'a> {
         if !self.has_segments && find(keys::SEGMENT_SIZE).is_some() {
             group.unsupported.push(keys::SEGMENT_SIZE.to_owned());
         }
-        if let Some((object, value)) = find(keys::MIN_MEMBER).filter(|_| !self.has_min_member) {
+        if let Some((object, value)) = find(keys::BATCH_MIN_MEMBER).filter(|_| !self.has_min_member) {
             let allowed = "this annotation on a Job or CronJob only: here the pods start one by one";
             let code = ProblemCode::MinMemberIgnored;
-            group.warnings.push(GroupProblem::text(code, object, keys::MIN_MEMBER, value, allowed));
+            group.warnings.push(GroupProblem::text(code, object, keys::BATCH_MIN_MEMBER, value, allowed));
         }
     }
 }
 
 /// `pg-<owner>-<uid><suffix>`, with a long owner's name cut: the UID keeps it unique.
 pub(crate) fn group_name(owner: &str, uid: &str, suffix: &str) -> String {
-    let room = LONGEST_NAME.saturating_sub(keys::GROUP_PREFIX.len() + 1 + uid.len() + suffix.len());
-    let owner = owner.get(..room).unwrap_or(owner);
-    format!("{}{owner}-{uid}{suffix}", keys::GROUP_PREFIX)
+    let room = LONGEST_NAME.saturating_sub(keys::POD_GROUP_NAME_PREFIX.len() + 1 + uid.len() + suffix.len());
+    let ends = owner.char_indices().map(|(start, letter)| start + letter.len_utf8());
+    let end = ends.take_while(|end| *end <= room).last().unwrap_or(0);
+    let owner = owner.get(..end).unwrap_or_default();
+    format!("{}{owner}-{uid}{suffix}", keys::POD_GROUP_NAME_PREFIX)
 }
 
 /// The keys on a pod that ask for a part of a device.
 pub(crate) fn device_sharing(pod: &Pod) -> Vec<String> {
     let annotations = Object::Pod(pod).annotations();
     let is_asked = |key: &&&str| annotations.get(key).is_some_and(|value| value != "false");
-    keys::DEVICE_SHARING.iter().filter(is_asked).map(|key| (*key).to_owned()).collect()
+    DEVICE_SHARING.iter().filter(is_asked).map(|key| (*key).to_owned()).collect()
 }
 
 /// The owner as the YAML that dashboards read from the annotation.
@@ -262,6 +280,6 @@ pub(crate) fn min_member(object: String, value: &str) -> Result<i32, GroupProble
     let number = value.trim().parse::<i32>().ok().filter(|number| 1 <= *number);
     number.ok_or_else(|| {
         let code = ProblemCode::InvalidMinMember;
-        GroupProblem::text(code, object, keys::MIN_MEMBER, value, "an integer from 1 on")
+        GroupProblem::text(code, object, keys::BATCH_MIN_MEMBER, value, "an integer from 1 on")
     })
 }

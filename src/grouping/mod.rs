@@ -9,7 +9,6 @@
 
 mod defaults;
 pub mod expand;
-mod keys;
 pub mod kinds;
 mod object;
 pub mod owners;
@@ -21,6 +20,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use berth_api::keys;
 use berth_api::pod_group::PodGroupSpec;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ pub enum Grouping {
     /// Berth keeps its PodGroup.
     Group(Box<Group>),
     /// Somebody else keeps it: the pod or an owner says so, or a pod without owners names one.
-    External(External),
+    External(Box<External>),
 }
 
 /// A pod whose PodGroup is written by hand.
@@ -216,20 +216,20 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
 
     let annotations = Object::Pod(pod).annotations();
     let named = annotations.get(keys::POD_GROUP);
-    let skip = |object: Object<'_>| object.annotations().get(keys::SKIP) == Some("true");
+    let skip = |object: Object<'_>| object.annotations().get(keys::SKIP_POD_GROUPER) == Some(keys::TRUE);
     let is_skipped = skip(Object::Pod(pod)) || chain.owners.iter().any(|owner| skip(Object::Owner(owner)));
     let is_own = chain.owners.is_empty() && named.is_some_and(|named| named != group.name);
     if !(is_skipped || is_own) {
         return Grouping::Group(Box::new(group));
     }
-    Grouping::External(External {
+    Grouping::External(Box::new(External {
         namespace: group.namespace,
         name: named.map(str::to_owned),
-        subgroup: input.pod_label(keys::SUBGROUP).map(str::to_owned),
+        subgroup: input.pod_label(keys::SUB_GROUP).map(str::to_owned),
         index: group.index,
         workload: group.workload,
         unsupported: defaults::device_sharing(pod),
-    })
+    }))
 }
 
 /// The function for the top of a chain.
@@ -262,6 +262,7 @@ pub fn resolve_auto_preferred(group: &mut Group, lowest_level: &str) {
         let constraint = subgroup.topology_constraint.get_or_insert_default();
         if constraint.preferred_topology_level.is_none() && constraint.required_topology_level.is_none() {
             constraint.preferred_topology_level = Some(lowest_level.to_owned());
+            constraint.topology.clone_from(&group.auto_preferred_topology);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Segments: equal parts of a gang, cut by rank, each with its own place. KAI's keys and names.
 
+use berth_api::keys;
 use berth_api::pod_group::{SubGroup, TopologyConstraint};
 
 use super::object::{Notes, between};
-use super::{Group, GroupProblem, ProblemCode, keys};
+use super::{Group, GroupProblem, ProblemCode};
 
 /// The most segments of one gang.
 const MOST_SEGMENTS: i32 = 10_000;
@@ -85,7 +86,12 @@ pub(crate) fn minimum(minimum: i32, size: i32, segment_idx: i32) -> i32 {
 }
 
 /// A leaf of the gang.
-pub(crate) fn leaf(name: &str, parent: Option<&str>, min_member: i32, constraint: Option<TopologyConstraint>) -> SubGroup {
+pub(crate) fn leaf(
+    name: &str,
+    parent: Option<&str>,
+    min_member: i32,
+    constraint: Option<TopologyConstraint>,
+) -> SubGroup {
     SubGroup {
         name: name.to_owned(),
         parent: parent.map(str::to_owned),

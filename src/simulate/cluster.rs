@@ -52,6 +52,7 @@ pub struct Cluster {
     priorities: Priorities,
     owners: ObjectIndex,
     gangs: BTreeMap<ObjectKey, GangFacts>,
+    created_by_uid: BTreeMap<String, Millis>,
     /// Gang and subgroup by pod UID.
     members: BTreeMap<String, (String, String)>,
     generations: BTreeMap<ObjectId, u64>,
@@ -87,6 +88,7 @@ impl Cluster {
             priorities: Priorities::shipped(),
             owners: ObjectIndex::default(),
             gangs: BTreeMap::new(),
+            created_by_uid: BTreeMap::new(),
             members: BTreeMap::new(),
             generations: BTreeMap::new(),
             synced: false,
@@ -110,7 +112,10 @@ impl Cluster {
 
     /// Pods with their namespace and name, in that order.
     pub(super) fn pods(&self) -> impl Iterator<Item = (&ObjectId, &Stored)> {
-        let first = ObjectId { kind: "Pod".to_owned(), ..ObjectId::default() };
+        let first = ObjectId {
+            kind: "Pod".to_owned(),
+            ..ObjectId::default()
+        };
         self.objects.range(first..).take_while(|(id, _)| id.kind == "Pod")
     }
 
@@ -131,7 +136,10 @@ impl Cluster {
         for mut item in items {
             let Some(id) = self.usable(&mut item) else { continue };
             if let Some(first) = seen.get(&id) {
-                let message = format!("appears twice; the first is in {} document {}", first.file, first.document);
+                let message = format!(
+                    "appears twice; the first is in {} document {}",
+                    first.file, first.document
+                );
                 self.skip(&item.place, &name_of(&item.value), "metadata.name", message);
                 continue;
             }
@@ -140,7 +148,8 @@ impl Cluster {
         }
         let pods = self.expand(&used);
         used.extend(pods);
-        let mut ordered: Vec<(Option<Millis>, Item)> = used.into_iter().map(|item| (stamp(&item.value), item)).collect();
+        let mut ordered: Vec<(Option<Millis>, Item)> =
+            used.into_iter().map(|item| (stamp(&item.value), item)).collect();
         // Without a timestamp an object is new: younger than everything that has one.
         ordered.sort_by_key(|(created, _)| created.unwrap_or(Millis::MAX));
         let mut batch = Vec::new();
@@ -150,7 +159,16 @@ impl Cluster {
             let created = self.objects.get(&id).map_or(self.now, |old| old.created);
             let uid = text(&item.value, "/metadata/uid").to_owned();
             batch.push(id.clone());
-            self.objects.insert(id, Stored { place: item.place, value: item.value, uid, created });
+            self.created_by_uid.insert(uid.clone(), created);
+            self.objects.insert(
+                id,
+                Stored {
+                    place: item.place,
+                    value: item.value,
+                    uid,
+                    created,
+                },
+            );
         }
         self.feed(&batch);
     }
@@ -190,44 +208,69 @@ impl Cluster {
         }
         for problem in expansion.problems {
             if let Some(item) = items.get(problem.position) {
-                self.skip(&item.place.clone(), &name_of(&item.value), &problem.field, problem.message);
+                self.skip(
+                    &item.place.clone(),
+                    &name_of(&item.value),
+                    &problem.field,
+                    problem.message,
+                );
             }
         }
+        let places: BTreeMap<&str, &Place> = items
+            .iter()
+            .map(|item| (text(&item.value, "/metadata/uid"), &item.place))
+            .collect();
         let mut pods = Vec::new();
         for mut value in expansion.pods {
             let generation = self.generations.get(&id_of(&value)).copied().unwrap_or(0);
             complete(&mut value, generation);
-            let place = self.place_of_owner(items, &value);
+            let place = self
+                .owner_uids(&value)
+                .iter()
+                .find_map(|uid| places.get(uid.as_str()).copied())
+                .cloned()
+                .unwrap_or_default();
             pods.push(Item { place, value });
         }
         pods
     }
 
-    /// Where the workload above a pod stood.
-    fn place_of_owner(&self, items: &[Item], pod: &Value) -> Place {
-        let top = self.owner_uids(pod);
-        let owner = items.iter().find(|item| top.iter().any(|uid| uid == text(&item.value, "/metadata/uid")));
-        owner.map(|item| item.place.clone()).unwrap_or_default()
-    }
-
     /// UIDs of the owners of a pod, nearest first.
     fn owner_uids(&self, value: &Value) -> Vec<String> {
         let pod: Pod = serde_json::from_value(value.clone()).unwrap_or_default();
-        let mut uids: Vec<String> = walk(&pod, &self.owners).owners.iter().map(|owner| text(owner, "/metadata/uid").to_owned()).collect();
-        uids.extend(pod.metadata.owner_references.into_iter().flatten().map(|owner| owner.uid));
+        let mut uids: Vec<String> = walk(&pod, &self.owners)
+            .owners
+            .iter()
+            .map(|owner| text(owner, "/metadata/uid").to_owned())
+            .collect();
+        uids.extend(
+            pod.metadata
+                .owner_references
+                .into_iter()
+                .flatten()
+                .map(|owner| owner.uid),
+        );
         uids
     }
 
     /// Tells the engine about a batch of stored objects, those that others refer to first.
     fn feed(&mut self, batch: &[ObjectId]) {
-        let of = |kinds: &[&str]| batch.iter().filter(|id| kinds.contains(&id.kind.as_str())).cloned().collect::<Vec<_>>();
+        let of = |kinds: &[&str]| {
+            batch
+                .iter()
+                .filter(|id| kinds.contains(&id.kind.as_str()))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         for id in of(&["PriorityClass"]) {
             if let Some(class) = self.read::<PriorityClass>(&id) {
                 self.priorities.insert(&class);
             }
         }
         for id in of(&["Topology"]) {
-            self.convert::<Topology>(&id, |topology| convert::topology_facts(topology).map(Event::TopologyUpsert));
+            self.convert::<Topology>(&id, |topology| {
+                convert::topology_facts(topology).map(Event::TopologyUpsert)
+            });
         }
         let queues = of(&["Queue"]);
         self.has_queue |= !queues.is_empty();
@@ -264,9 +307,17 @@ impl Cluster {
         }
     }
 
-    fn convert<T: serde::de::DeserializeOwned>(&mut self, id: &ObjectId, facts: impl Fn(&T) -> Result<Event, ConvertError>) {
+    fn convert<T: serde::de::DeserializeOwned>(
+        &mut self,
+        id: &ObjectId,
+        facts: impl Fn(&T) -> Result<Event, ConvertError>,
+    ) {
         let Some(object) = self.read::<T>(id) else { return };
-        let place = self.objects.get(id).map(|stored| stored.place.clone()).unwrap_or_default();
+        let place = self
+            .objects
+            .get(id)
+            .map(|stored| stored.place.clone())
+            .unwrap_or_default();
         match facts(&object) {
             Ok(event) => {
                 if !self.send(event, &place) {
@@ -285,15 +336,24 @@ impl Cluster {
 
     fn feed_group(&mut self, id: &ObjectId) {
         let Some(group) = self.read::<PodGroup>(id) else { return };
-        let Some(stored) = self.objects.get(id).cloned() else { return };
+        let Some(stored) = self.objects.get(id).cloned() else {
+            return;
+        };
         let owner = group.metadata.owner_references.iter().flatten().next();
-        let owner = owner.map_or_else(|| format!("PodGroup/{}", id.name), |owner| format!("{}/{}", owner.kind, owner.name));
+        let owner = owner.map_or_else(
+            || format!("PodGroup/{}", id.name),
+            |owner| format!("{}/{}", owner.kind, owner.name),
+        );
         match convert::gang_facts(&group, &owner, &self.priorities) {
             Ok(mut facts) => {
                 facts.created = stored.created;
                 if facts.queue.is_empty() {
                     let label = text(&stored.value, "/metadata/labels/kai.scheduler~1queue");
-                    facts.queue = if label.is_empty() { DEFAULT_QUEUE.to_owned() } else { label.to_owned() };
+                    facts.queue = if label.is_empty() {
+                        DEFAULT_QUEUE.to_owned()
+                    } else {
+                        label.to_owned()
+                    };
                 }
                 self.feed_gang(facts, &stored.place);
             }
@@ -311,12 +371,21 @@ impl Cluster {
 
     fn feed_pod(&mut self, id: &ObjectId) {
         let Some(pod) = self.read::<Pod>(id) else { return };
-        let Some(stored) = self.objects.get(id).cloned() else { return };
-        let membership = if self.is_ours(&stored.value) { self.group(&pod, &stored) } else { Membership::default() };
+        let Some(stored) = self.objects.get(id).cloned() else {
+            return;
+        };
+        let membership = if self.is_ours(&stored.value) {
+            self.group(&pod, &stored)
+        } else {
+            Membership::default()
+        };
         match convert::pod_facts(&pod, &membership, &self.options.scheduler_name) {
             Ok(mut facts) => {
                 facts.created = stored.created;
-                let member = (facts.gang.clone().unwrap_or_default(), facts.subgroup.clone().unwrap_or_default());
+                let member = (
+                    facts.gang.clone().unwrap_or_default(),
+                    facts.subgroup.clone().unwrap_or_default(),
+                );
                 self.members.insert(facts.uid.clone(), member);
                 self.send(Event::PodUpsert(facts), &stored.place);
             }
@@ -338,45 +407,72 @@ impl Cluster {
                 };
             }
         };
-        let written = ObjectId { kind: "PodGroup".to_owned(), namespace: group.namespace.clone(), name: group.name.clone() };
+        let written = ObjectId {
+            kind: "PodGroup".to_owned(),
+            namespace: group.namespace.clone(),
+            name: group.name.clone(),
+        };
         if !self.objects.contains_key(&written) {
             match convert::derived_gang_facts(&group, &self.priorities) {
                 Ok(mut gang) => {
-                    let known = self.gangs.get(&gang.key).map(|gang| gang.created);
-                    gang.created = known.unwrap_or_else(|| self.owner_created(&stored.value).unwrap_or(stored.created));
-                    self.feed_gang(gang, &stored.place);
+                    let known = self.gangs.get(&gang.key).map(|gang| (gang.created, gang.min_member));
+                    gang.created = known.map_or_else(
+                        || self.owner_created(&stored.value).unwrap_or(stored.created),
+                        |(created, _)| created,
+                    );
+                    // Of two descriptions of one gang the larger minimum counts.
+                    if known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
+                        self.feed_gang(gang, &stored.place);
+                    }
                 }
                 Err(error) => self.skip(&stored.place, &error.object, &error.field, message_of(&error)),
             }
         }
         let mut unsupported = group.unsupported;
         unsupported.extend(group.pod_problem.map(|problem| problem.key));
-        Membership { gang: Some(group.name), subgroup: group.subgroup, index: group.index, leader: false, unsupported }
+        Membership {
+            gang: Some(group.name),
+            subgroup: group.subgroup,
+            index: group.index,
+            leader: false,
+            unsupported,
+        }
     }
 
     fn owner_created(&self, pod: &Value) -> Option<Millis> {
-        let uids = self.owner_uids(pod);
-        self.objects.values().filter(|stored| uids.contains(&stored.uid)).map(|stored| stored.created).min()
+        self.owner_uids(pod)
+            .iter()
+            .filter_map(|uid| self.created_by_uid.get(uid))
+            .min()
+            .copied()
     }
 
     /// Removes an object. False when there is none.
     pub fn delete(&mut self, id: &ObjectId) -> bool {
-        let Some(stored) = self.objects.remove(id) else { return false };
+        let Some(stored) = self.objects.remove(id) else {
+            return false;
+        };
         *self.generations.entry(id.clone()).or_default() += 1;
         let event = match id.kind.as_str() {
             "Node" => Event::NodeDelete(stored.uid),
             "Pod" => Event::PodDelete(stored.uid),
             "PodGroup" => {
-                self.gangs.remove(&ObjectKey::new(id.namespace.clone(), id.name.clone()));
+                self.gangs
+                    .remove(&ObjectKey::new(id.namespace.clone(), id.name.clone()));
                 Event::GangDelete(stored.uid)
             }
             "Queue" => Event::QueueDelete(stored.uid),
             "Topology" => Event::TopologyDelete(stored.uid),
             _ => {
                 let uid = stored.uid;
-                let pods = self.pods().filter(|(_, pod)| text(&pod.value, "/metadata/ownerReferences/0/uid") == uid);
+                let pods = self
+                    .pods()
+                    .filter(|(_, pod)| text(&pod.value, "/metadata/ownerReferences/0/uid") == uid);
                 let pods: Vec<ObjectId> = pods.map(|(id, _)| id.clone()).collect();
-                return pods.iter().fold(true, |all, pod| self.delete(pod) && all);
+                for pod in &pods {
+                    self.delete(pod);
+                }
+                return true;
             }
         };
         self.send(event, &stored.place);
@@ -399,7 +495,12 @@ impl Cluster {
     }
 
     fn skip(&mut self, place: &Place, object: &str, field: &str, message: String) {
-        self.skipped.insert(Skipped { place: place.clone(), object: object.to_owned(), field: field.to_owned(), message });
+        self.skipped.insert(Skipped {
+            place: place.clone(),
+            object: object.to_owned(),
+            field: field.to_owned(),
+            message,
+        });
     }
 
     /// Schedules until nothing more is decided, carrying out every decision.

@@ -36,7 +36,10 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Item>, InputError> {
     for path in paths {
         if path.as_os_str() == "-" {
             let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|error| whole("-", &error.to_string()))?;
+            std::io::stdin()
+                .lock()
+                .read_to_end(&mut bytes)
+                .map_err(|error| whole("-", &error.to_string()))?;
             items.extend(read_bytes("-", &bytes)?);
             continue;
         }
@@ -50,7 +53,12 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Item>, InputError> {
 }
 
 fn whole(file: &str, message: &str) -> InputError {
-    InputError { file: file.to_owned(), document: String::new(), field: String::new(), message: message.to_owned() }
+    InputError {
+        file: file.to_owned(),
+        document: String::new(),
+        field: String::new(),
+        message: message.to_owned(),
+    }
 }
 
 /// The file itself, or what a directory holds with a known ending, in the order of names.
@@ -90,7 +98,9 @@ pub fn read_bytes(file: &str, bytes: &[u8]) -> Result<Vec<Item>, InputError> {
     let mut unpacked = Vec::new();
     let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut decoder = MultiGzDecoder::new(bytes).take(MAX_BYTES);
-        decoder.read_to_end(&mut unpacked).map_err(|error| whole(file, &format!("not a gzip file: {error}")))?;
+        decoder
+            .read_to_end(&mut unpacked)
+            .map_err(|error| whole(file, &format!("not a gzip file: {error}")))?;
         unpacked.as_slice()
     } else {
         bytes
@@ -103,7 +113,10 @@ pub fn read_bytes(file: &str, bytes: &[u8]) -> Result<Vec<Item>, InputError> {
     }
     let mut items = Vec::new();
     for (index, value) in documents(file, text)?.into_iter().enumerate() {
-        let place = Place { file: file.to_owned(), document: index + 1 };
+        let place = Place {
+            file: file.to_owned(),
+            document: index + 1,
+        };
         flatten(place, value, &mut items)?;
     }
     Ok(items)
@@ -136,7 +149,12 @@ fn flatten(place: Place, value: Value, items: &mut Vec<Item>) -> Result<(), Inpu
     let mut object = match value {
         Value::Null => return Ok(()),
         Value::Object(object) => object,
-        _ => return Err(refuse("", "not an object: allowed are Kubernetes objects with apiVersion and kind")),
+        _ => {
+            return Err(refuse(
+                "",
+                "not an object: allowed are Kubernetes objects with apiVersion and kind",
+            ));
+        }
     };
     let kind = match object.get("kind") {
         Some(Value::String(kind)) if !kind.is_empty() => kind.clone(),
@@ -146,7 +164,10 @@ fn flatten(place: Place, value: Value, items: &mut Vec<Item>) -> Result<(), Inpu
         return Err(refuse("apiVersion", "missing; every object needs apiVersion and kind"));
     };
     if !kind.ends_with("List") || !object.contains_key("items") {
-        items.push(Item { place, value: Value::Object(object) });
+        items.push(Item {
+            place,
+            value: Value::Object(object),
+        });
         return Ok(());
     }
     let list = match object.remove("items") {
@@ -161,7 +182,9 @@ fn flatten(place: Place, value: Value, items: &mut Vec<Item>) -> Result<(), Inpu
         {
             // A typed list (PodList) leaves these out of its items.
             object.entry("kind").or_insert_with(|| Value::String(element.clone()));
-            object.entry("apiVersion").or_insert_with(|| Value::String(version.clone()));
+            object
+                .entry("apiVersion")
+                .or_insert_with(|| Value::String(version.clone()));
         }
         flatten(place.clone(), value, items)?;
     }

@@ -25,11 +25,17 @@ impl Options {
     /// The scheduler's documented defaults.
     #[must_use]
     pub fn standard() -> Self {
-        Self { scheduler_name: "kai-scheduler".to_owned(), default_topology: None }
+        Self {
+            scheduler_name: "kai-scheduler".to_owned(),
+            default_topology: None,
+        }
     }
 
     pub(crate) fn policy(&self) -> Policy {
-        Policy { default_topology: self.default_topology.clone(), ..Policy::standard() }
+        Policy {
+            default_topology: self.default_topology.clone(),
+            ..Policy::standard()
+        }
     }
 }
 
@@ -48,5 +54,9 @@ pub struct InputError {
 }
 
 fn at(prefix: &str, text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("{prefix}{text}") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("{prefix}{text}")
+    }
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::input::Place;
 
@@ -60,13 +60,25 @@ pub fn id_of(value: &Value) -> ObjectId {
 /// Kinds without a namespace, of those that are used.
 #[must_use]
 pub fn is_cluster_scoped(kind: &str) -> bool {
-    matches!(kind, "Node" | "Topology" | "Queue" | "PriorityClass" | "PersistentVolume" | "StorageClass" | "ResourceSlice" | "Namespace")
+    matches!(
+        kind,
+        "Node"
+            | "Topology"
+            | "Queue"
+            | "PriorityClass"
+            | "PersistentVolume"
+            | "StorageClass"
+            | "ResourceSlice"
+            | "Namespace"
+    )
 }
 
 /// Fills in what the API server would: the namespace, the UID, and quantities written as numbers.
 pub fn complete(value: &mut Value, generation: u64) {
     let kind = text(value, "/kind").to_owned();
-    let Some(Value::Object(meta)) = value.get_mut("metadata") else { return };
+    let Some(Value::Object(meta)) = value.get_mut("metadata") else {
+        return;
+    };
     if is_cluster_scoped(&kind) {
         meta.remove("namespace");
     } else if meta.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty) {
@@ -75,7 +87,12 @@ pub fn complete(value: &mut Value, generation: u64) {
     if meta.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
         let field = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
         let space = field("namespace");
-        let mut uid = [kind.to_lowercase(), space, field("name")].iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("-");
+        let mut uid = [kind.to_lowercase(), space, field("name")]
+            .iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("-");
         if generation > 0 {
             uid.push_str(&format!("-{generation}"));
         }
@@ -83,6 +100,16 @@ pub fn complete(value: &mut Value, generation: u64) {
     }
     if kind != "Queue" {
         quantities(value);
+    }
+    // A kubelet always writes conditions; a node written by hand without any is meant to work.
+    if kind == "Node"
+        && let Some(Value::Object(status)) = value.get_mut("status")
+        && status
+            .get("conditions")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
+    {
+        status.insert("conditions".to_owned(), json!([{"type": "Ready", "status": "True"}]));
     }
 }
 

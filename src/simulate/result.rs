@@ -54,7 +54,9 @@ impl SimulationResult {
                 foreign_pending += usize::from(text(&stored.value, "/spec/nodeName").is_empty());
                 continue;
             }
-            let Some((state, node)) = cluster.world.pod_state(&stored.uid) else { continue };
+            let Some((state, node)) = cluster.world.pod_state(&stored.uid) else {
+                continue;
+            };
             if state == PodState::Done {
                 continue;
             }
@@ -65,7 +67,10 @@ impl SimulationResult {
                 gang,
                 subgroup,
                 state,
-                domains: node.as_deref().map(|node| cluster.world.domains_of_node(node).into_iter().collect()).unwrap_or_default(),
+                domains: node
+                    .as_deref()
+                    .map(|node| cluster.world.domains_of_node(node).into_iter().collect())
+                    .unwrap_or_default(),
                 node,
             });
         }

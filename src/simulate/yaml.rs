@@ -42,8 +42,14 @@ struct Builder {
 
 /// Every document of a text; an empty one is null.
 pub(super) fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
-    let mut builder =
-        Builder { document: 0, frames: Vec::new(), anchors: BTreeMap::new(), aliased: 0, documents: Vec::new(), root: None };
+    let mut builder = Builder {
+        document: 0,
+        frames: Vec::new(),
+        anchors: BTreeMap::new(),
+        aliased: 0,
+        documents: Vec::new(),
+        root: None,
+    };
     for event in Parser::new_from_str(text) {
         match event {
             Ok((event, span)) => builder.take(event, span)?,
@@ -77,7 +83,11 @@ impl Builder {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix() == "str");
-                let value = if quoted { Value::String(text.into_owned()) } else { plain(&text) };
+                let value = if quoted {
+                    Value::String(text.into_owned())
+                } else {
+                    plain(&text)
+                };
                 self.put(value, anchor, &span)?;
             }
             Event::SequenceStart(_, anchor, _) => self.open(Frame::List(Vec::new(), anchor), &span)?,
@@ -88,7 +98,11 @@ impl Builder {
                 None => return Err(self.error(&span, "an end without a start")),
             },
             Event::Alias(id) => {
-                let value = self.anchors.get(&id).cloned().ok_or_else(|| self.error(&span, "an alias within its own anchor"))?;
+                let value = self
+                    .anchors
+                    .get(&id)
+                    .cloned()
+                    .ok_or_else(|| self.error(&span, "an alias within its own anchor"))?;
                 self.aliased = self.aliased.saturating_add(size(&value));
                 if self.aliased > MAX_ALIASED {
                     return Err(self.error(&span, "aliases expand to more than 1000000 values"));
@@ -144,7 +158,11 @@ impl Builder {
     }
 
     fn error(&self, span: &Span, message: &str) -> YamlError {
-        YamlError { document: self.document.max(1), place: place(span.start.line(), span.start.col() + 1), message: message.to_owned() }
+        YamlError {
+            document: self.document.max(1),
+            place: place(span.start.line(), span.start.col() + 1),
+            message: message.to_owned(),
+        }
     }
 }
 
@@ -178,12 +196,18 @@ fn plain(text: &str) -> Value {
         "false" | "False" | "FALSE" => return Value::Bool(false),
         _ => {}
     }
-    let begins = text.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
+    let begins = text
+        .trim_start_matches(['-', '+'])
+        .starts_with(|c: char| c.is_ascii_digit());
     if begins {
         if let Ok(number) = text.parse::<i64>() {
             return Value::Number(number.into());
         }
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite()).and_then(Number::from_f64);
+        let number = text
+            .parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite())
+            .and_then(Number::from_f64);
         if let Some(number) = number
             && text.len() <= 15
         {
@@ -221,7 +245,10 @@ mod tests {
     fn aliases_do_not_explode() {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for i in 1..9 {
-            text.push_str(&format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", ")));
+            text.push_str(&format!(
+                "a{i}: &a{i} [{}]\n",
+                vec![format!("*a{}", i - 1); 10].join(", ")
+            ));
         }
         assert!(documents(&text).unwrap_err().message.contains("aliases"));
     }

@@ -37,7 +37,10 @@ pub fn result(result: &SimulationResult, with_stats: bool) -> Value {
     });
     if with_stats && let Value::Object(map) = &mut value {
         let (steps, events, micros) = result.stats;
-        map.insert("stats".to_owned(), json!({"solveMicros": u64::try_from(micros).unwrap_or(u64::MAX), "steps": steps, "events": events}));
+        map.insert(
+            "stats".to_owned(),
+            json!({"solveMicros": u64::try_from(micros).unwrap_or(u64::MAX), "steps": steps, "events": events}),
+        );
     }
     value
 }
@@ -50,7 +53,11 @@ fn pod(pod: &PodResult) -> Value {
         PodState::Gated => "Gated",
         PodState::Done => "Done",
     };
-    let subgroup = if pod.subgroup.is_empty() { "default" } else { &pod.subgroup };
+    let subgroup = if pod.subgroup.is_empty() {
+        "default"
+    } else {
+        &pod.subgroup
+    };
     let mut value = Map::new();
     value.insert("namespace".to_owned(), json!(pod.namespace));
     value.insert("name".to_owned(), json!(pod.name));
@@ -61,7 +68,16 @@ fn pod(pod: &PodResult) -> Value {
         let domains: Map<String, Value> = pod
             .domains
             .iter()
-            .map(|(topology, path)| (topology.clone(), Value::Object(path.iter().map(|(level, value)| (level.clone(), json!(value))).collect())))
+            .map(|(topology, path)| {
+                (
+                    topology.clone(),
+                    Value::Object(
+                        path.iter()
+                            .map(|(level, value)| (level.clone(), json!(value)))
+                            .collect(),
+                    ),
+                )
+            })
             .collect();
         value.insert("node".to_owned(), json!(node));
         value.insert("domains".to_owned(), Value::Object(domains));
@@ -102,11 +118,19 @@ fn quality(quality: &Quality) -> Value {
         QualityStatus::Bounded => "Bounded",
         QualityStatus::Unknown => "Unknown",
     };
-    let levels = quality.levels.iter().map(|level| json!({"level": level.level, "domains": level.domains, "lowerBound": level.lower_bound}));
+    let levels = quality
+        .levels
+        .iter()
+        .map(|level| json!({"level": level.level, "domains": level.domains, "lowerBound": level.lower_bound}));
     let score = f64::from(quality.score_millis) / 1000.0;
     let mut value = json!({"status": status, "objective": "kai", "score": score, "levels": levels.collect::<Vec<_>>()});
-    if quality.status == QualityStatus::Bounded && let Value::Object(map) = &mut value {
-        map.insert("gap".to_owned(), json!(f64::from(1000_u32.saturating_sub(quality.score_millis)) / 1000.0));
+    if quality.status == QualityStatus::Bounded
+        && let Value::Object(map) = &mut value
+    {
+        map.insert(
+            "gap".to_owned(),
+            json!(f64::from(1000_u32.saturating_sub(quality.score_millis)) / 1000.0),
+        );
     }
     value
 }
@@ -121,7 +145,10 @@ fn reason(reason: &Reason) -> Value {
         let changes = json!([{"domain": explain::domain(&fix.domain), "count": fix.count, "target": fix.target}]);
         json!({"kind": fix.kind.name(), "message": explain::fix_text(fix), "verified": fix.verified, "changes": changes})
     });
-    let refusals = reason.refusals.iter().map(|(rule, nodes)| json!({"rule": explain::rule(rule), "nodes": nodes}));
+    let refusals = reason
+        .refusals
+        .iter()
+        .map(|(rule, nodes)| json!({"rule": explain::rule(rule), "nodes": nodes}));
     let mut value = json!({
         "code": reason.code_name(),
         "message": explain::sentence(reason),

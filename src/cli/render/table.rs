@@ -31,7 +31,11 @@ pub fn result(result: &SimulationResult, colour: bool) -> String {
         let pods = members.get(&(gang.key.namespace.as_str(), gang.key.name.as_str()));
         page.push_str(&placed(gang, pods.map_or(&[], Vec::as_slice), &paint));
     }
-    let waiting: Vec<&GangReport> = result.gangs.iter().filter(|gang| !gang.reasons.is_empty() || gang.bound < gang.pods).collect();
+    let waiting: Vec<&GangReport> = result
+        .gangs
+        .iter()
+        .filter(|gang| !gang.reasons.is_empty() || gang.bound < gang.pods)
+        .collect();
     if !waiting.is_empty() {
         let _ = writeln!(page, "{}", paint.bold("Pending"));
         for gang in waiting {
@@ -43,9 +47,16 @@ pub fn result(result: &SimulationResult, colour: bool) -> String {
         page.push_str(&wrapped(&hint(gang), ""));
     }
     for skipped in &result.skipped {
-        let field = if skipped.field.is_empty() { String::new() } else { format!(" {}", skipped.field) };
+        let field = if skipped.field.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", skipped.field)
+        };
         let place = format!("{} document {}", skipped.place.file, skipped.place.document);
-        page.push_str(&wrapped(&format!("skipped {} ({place}){field}: {}", skipped.object, skipped.message), ""));
+        page.push_str(&wrapped(
+            &format!("skipped {} ({place}){field}: {}", skipped.object, skipped.message),
+            "",
+        ));
     }
     if !result.ignored.is_empty() {
         page.push_str(&wrapped(&format!("ignored {}", result.ignored.join(", ")), ""));
@@ -60,7 +71,11 @@ struct Paint {
 
 impl Paint {
     fn with(&self, code: &str, text: &str) -> String {
-        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     fn bold(&self, text: &str) -> String {
@@ -78,7 +93,11 @@ impl Paint {
 
 /// How people call a gang: the workload that they wrote.
 fn title(gang: &GangReport) -> String {
-    let name = if gang.owner.is_empty() { format!("PodGroup/{}", gang.key.name) } else { gang.owner.clone() };
+    let name = if gang.owner.is_empty() {
+        format!("PodGroup/{}", gang.key.name)
+    } else {
+        gang.owner.clone()
+    };
     match gang.key.namespace.as_str() {
         "" | "default" => name,
         namespace => format!("{name} in {namespace}"),
@@ -86,8 +105,16 @@ fn title(gang: &GangReport) -> String {
 }
 
 fn hint(gang: &GangReport) -> String {
-    let how = if gang.owner.starts_with("Job/") { " (annotation kai.scheduler/batch-min-member)" } else { "" };
-    format!("hint: {} has {} pods and a minimum of 1: no gang protects it{how}.", title(gang), gang.pods)
+    let how = if gang.owner.starts_with("Job/") {
+        " (annotation kai.scheduler/batch-min-member)"
+    } else {
+        ""
+    };
+    format!(
+        "hint: {} has {} pods and a minimum of 1: no gang protects it{how}.",
+        title(gang),
+        gang.pods
+    )
 }
 
 fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
@@ -96,7 +123,12 @@ fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
         GangState::Partial => paint.bad("below its minimum"),
         GangState::Pending => paint.bad("pending"),
     };
-    let mut text = format!("{}  {}/{} pods {state}", paint.bold(&title(gang)), gang.bound, gang.pods);
+    let mut text = format!(
+        "{}  {}/{} pods {state}",
+        paint.bold(&title(gang)),
+        gang.bound,
+        gang.pods
+    );
     if let Some(quality) = &gang.quality {
         let word = match quality.status {
             QualityStatus::Optimal => ", nothing better exists",
@@ -106,15 +138,20 @@ fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
         text.push_str(word);
     }
     text.push('\n');
-    let topology = gang.quality.as_ref().map(|quality| quality.topology.as_str()).unwrap_or_default();
+    let topology = gang
+        .quality
+        .as_ref()
+        .map(|quality| quality.topology.as_str())
+        .unwrap_or_default();
     let mut tree = Domain::default();
     for pod in pods {
         let Some(node) = &pod.node else { continue };
         let path = pod.domains.get(topology).or_else(|| pod.domains.values().next());
-        let mut path: Vec<String> = path.map(|path| path.iter().map(|(_, value)| value.clone()).collect()).unwrap_or_default();
-        if path.last() != Some(node) {
-            path.push(node.clone());
-        }
+        let levels = path
+            .into_iter()
+            .flatten()
+            .filter(|(level, _)| level != "kubernetes.io/hostname");
+        let path: Vec<String> = levels.map(|(_, value)| value).chain([node]).cloned().collect();
         tree.insert(&path, &pod.name);
     }
     tree.draw(&mut text, "  ");
@@ -145,7 +182,11 @@ impl Domain {
     fn draw(&self, text: &mut String, indent: &str) {
         let last = self.below.len().saturating_sub(1);
         for (i, (name, domain)) in self.below.iter().enumerate() {
-            let (branch, rest) = if i == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            let (branch, rest) = if i == last {
+                ("└─ ", "   ")
+            } else {
+                ("├─ ", "│  ")
+            };
             let nodes = !domain.below.is_empty() && domain.below.values().all(|below| below.below.is_empty());
             let mut line = format!("{name}  ");
             if nodes {
@@ -164,9 +205,17 @@ impl Domain {
 }
 
 fn pending(gang: &GangReport, paint: &Paint) -> String {
-    let mut text = format!("  {}  {}/{} pods have a node\n", paint.bad(&title(gang)), gang.bound, gang.pods);
+    let mut text = format!(
+        "  {}  {}/{} pods have a node\n",
+        paint.bad(&title(gang)),
+        gang.bound,
+        gang.pods
+    );
     for reason in &gang.reasons {
-        text.push_str(&wrapped(&format!("{}: {}", reason.code_name(), explain::sentence(reason)), "    "));
+        text.push_str(&wrapped(
+            &format!("{}: {}", reason.code_name(), explain::sentence(reason)),
+            "    ",
+        ));
         for fix in reason.fixes.iter().skip(2) {
             text.push_str(&wrapped(&format!("or {}", explain::fix_text(fix)), "      "));
         }
@@ -198,7 +247,9 @@ fn ranges(names: &[String]) -> String {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = &name[stem.len()..];
         match digits.parse::<u64>() {
-            Ok(number) if !stem.is_empty() && (digits == "0" || !digits.starts_with('0')) => groups.entry(stem).or_default().push(number),
+            Ok(number) if !stem.is_empty() && (digits == "0" || !digits.starts_with('0')) => {
+                groups.entry(stem).or_default().push(number)
+            }
             _ => parts.push(name.clone()),
         }
     }
@@ -220,7 +271,13 @@ fn runs(numbers: &[u64]) -> String {
             _ => parts.push((*number, *number)),
         }
     }
-    let part = |(start, end): &(u64, u64)| if start == end { start.to_string() } else { format!("{start}-{end}") };
+    let part = |(start, end): &(u64, u64)| {
+        if start == end {
+            start.to_string()
+        } else {
+            format!("{start}-{end}")
+        }
+    };
     parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 

@@ -6,7 +6,8 @@ use berth_engine::facts::{
     Amounts, HostPort, NodeTerm, Requirement, SelectorOperator, ShapeFacts, Toleration, TolerationOperator,
 };
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Toleration as PodToleration,
+    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements,
+    Toleration as PodToleration,
 };
 
 use super::{ConvertError, FieldError, Round, amounts, object_name, taint_effect};
@@ -24,20 +25,29 @@ pub fn shape_facts(pod: &Pod) -> Result<ShapeFacts, ConvertError> {
 }
 
 pub(super) fn shape_fields(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> Fields<ShapeFacts> {
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let affinity = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     let required_field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
     let preferred_field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
     let required_affinity = required
         .map(|selector| {
             let terms = selector.node_selector_terms.iter().enumerate();
-            terms.map(|(i, term)| node_term(&format!("{required_field}[{i}]"), term)).collect::<Fields<Vec<_>>>()
+            terms
+                .map(|(i, term)| node_term(&format!("{required_field}[{i}]"), term))
+                .collect::<Fields<Vec<_>>>()
         })
         .transpose()?;
     let mut preferred_affinity = Vec::new();
-    let preferred = affinity.and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
+    let preferred =
+        affinity.and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
     for (i, term) in preferred.into_iter().flatten().enumerate() {
-        preferred_affinity.push((term.weight, node_term(&format!("{preferred_field}[{i}].preference"), &term.preference)?));
+        preferred_affinity.push((
+            term.weight,
+            node_term(&format!("{preferred_field}[{i}].preference"), &term.preference)?,
+        ));
     }
     let mut tolerations = Vec::new();
     for (i, written) in spec.tolerations.iter().flatten().enumerate() {
@@ -58,7 +68,10 @@ pub(super) fn shape_fields(spec: &PodSpec, annotations: &BTreeMap<String, String
 fn effective_requests(spec: &PodSpec) -> Fields<Amounts> {
     let mut steady = Amounts::new();
     for (i, container) in spec.containers.iter().enumerate() {
-        add(&mut steady, &container_requests(&format!("spec.containers[{i}]"), container)?)?;
+        add(
+            &mut steady,
+            &container_requests(&format!("spec.containers[{i}]"), container)?,
+        )?;
     }
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
@@ -91,7 +104,10 @@ fn is_sidecar(container: &Container) -> bool {
 }
 
 fn container_requests(field: &str, container: &Container) -> Fields<Amounts> {
-    container.resources.as_ref().map_or_else(|| Ok(Amounts::new()), |resources| requests_of(&format!("{field}.resources"), resources, None))
+    container.resources.as_ref().map_or_else(
+        || Ok(Amounts::new()),
+        |resources| requests_of(&format!("{field}.resources"), resources, None),
+    )
 }
 
 /// Requests; a limit without a request is one, as the API server has it. `known` holds what needs no such default.
@@ -111,7 +127,11 @@ fn add(total: &mut Amounts, more: &Amounts) -> Fields<()> {
     for (name, amount) in more {
         let sum = total.entry(name.clone()).or_default();
         *sum = sum.checked_add(*amount).ok_or_else(|| {
-            FieldError::new(format!("spec: requests of {name}"), "", format!("their sum is out of range; allowed is up to {}", i64::MAX))
+            FieldError::new(
+                format!("spec: requests of {name}"),
+                "",
+                format!("their sum is out of range; allowed is up to {}", i64::MAX),
+            )
         })?;
     }
     Ok(())
@@ -132,7 +152,11 @@ fn node_term(field: &str, term: &NodeSelectorTerm) -> Fields<NodeTerm> {
     for (i, written) in term.match_fields.iter().flatten().enumerate() {
         let field = format!("{field}.matchFields[{i}]");
         if written.key != "metadata.name" {
-            return Err(FieldError::new(format!("{field}.key"), &written.key, "allowed is metadata.name"));
+            return Err(FieldError::new(
+                format!("{field}.key"),
+                &written.key,
+                "allowed is metadata.name",
+            ));
         }
         requirements.push(requirement(&field, written, true)?);
     }
@@ -158,12 +182,25 @@ fn requirement(field: &str, written: &NodeSelectorRequirement, on_name: bool) ->
     };
     let integer = || values.len() == 1 && values.iter().all(|value| value.parse::<i64>().is_ok());
     if matches!(operator, SelectorOperator::Gt | SelectorOperator::Lt) && !integer() {
-        return Err(FieldError::new(format!("{field}.values"), values.join(", "), "allowed is one integer"));
+        return Err(FieldError::new(
+            format!("{field}.values"),
+            values.join(", "),
+            "allowed is one integer",
+        ));
     }
     if matches!(operator, SelectorOperator::In | SelectorOperator::NotIn) && values.is_empty() {
-        return Err(FieldError::new(format!("{field}.values"), "", "empty; allowed are one value or more"));
+        return Err(FieldError::new(
+            format!("{field}.values"),
+            "",
+            "empty; allowed are one value or more",
+        ));
     }
-    Ok(Requirement { key: written.key.clone(), operator, values, on_name })
+    Ok(Requirement {
+        key: written.key.clone(),
+        operator,
+        values,
+        on_name,
+    })
 }
 
 fn toleration(field: &str, written: &PodToleration) -> Fields<Toleration> {
@@ -173,26 +210,50 @@ fn toleration(field: &str, written: &PodToleration) -> Fields<Toleration> {
         Some("Lt") => TolerationOperator::Lt,
         Some("Gt") => TolerationOperator::Gt,
         Some(other) => {
-            return Err(FieldError::new(format!("{field}.operator"), other, "allowed are Exists, Equal, Lt and Gt"));
+            return Err(FieldError::new(
+                format!("{field}.operator"),
+                other,
+                "allowed are Exists, Equal, Lt and Gt",
+            ));
         }
     };
     let key = written.key.clone().unwrap_or_default();
     if key.is_empty() && operator != TolerationOperator::Exists {
-        return Err(FieldError::new(format!("{field}.operator"), "", "an empty key needs the operator Exists"));
+        return Err(FieldError::new(
+            format!("{field}.operator"),
+            "",
+            "an empty key needs the operator Exists",
+        ));
     }
     let effect = match written.effect.as_deref() {
         None | Some("") => None,
         Some(text) => Some(taint_effect(&format!("{field}.effect"), text)?),
     };
-    Ok(Toleration { key, operator, value: written.value.clone().unwrap_or_default(), effect })
+    Ok(Toleration {
+        key,
+        operator,
+        value: written.value.clone().unwrap_or_default(),
+        effect,
+    })
 }
 
 fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
     let on_host = spec.host_network == Some(true);
-    let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
-    let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|container| is_sidecar(container));
+    let ports = spec
+        .containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(|container| container.ports.iter().flatten());
     let taken = ports.filter_map(|port| {
-        let number = port.host_port.filter(|number| *number > 0).or_else(|| on_host.then_some(port.container_port))?;
+        let number = port
+            .host_port
+            .filter(|number| *number > 0)
+            .or_else(|| on_host.then_some(port.container_port))?;
         Some(HostPort {
             ip: port.host_ip.clone().unwrap_or_default(),
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
@@ -204,22 +265,39 @@ fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
 
 /// Rules that are recognised and not built yet: such a pod waits.
 fn unsupported(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let mut keys: BTreeSet<String> =
-        UNSUPPORTED_ANNOTATIONS.iter().filter(|key| annotations.contains_key(**key)).map(|key| (*key).to_owned()).collect();
+    let mut keys: BTreeSet<String> = UNSUPPORTED_ANNOTATIONS
+        .iter()
+        .filter(|key| annotations.contains_key(**key))
+        .map(|key| (*key).to_owned())
+        .collect();
     let mut mark = |present: bool, key: &str| {
         if present {
             keys.insert(key.to_owned());
         }
     };
-    mark(spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()), "spec.resourceClaims");
+    mark(
+        spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
+        "spec.resourceClaims",
+    );
     let (affinity, anti_affinity) = pod_affinity(spec.affinity.as_ref());
     mark(affinity, "spec.affinity.podAffinity");
     mark(anti_affinity, "spec.affinity.podAntiAffinity");
-    let hard_spread = |constraint: &k8s_openapi::api::core::v1::TopologySpreadConstraint| constraint.when_unsatisfiable == "DoNotSchedule";
-    mark(spec.topology_spread_constraints.iter().flatten().any(hard_spread), "spec.topologySpreadConstraints");
+    let hard_spread = |constraint: &k8s_openapi::api::core::v1::TopologySpreadConstraint| {
+        constraint.when_unsatisfiable == "DoNotSchedule"
+    };
+    mark(
+        spec.topology_spread_constraints.iter().flatten().any(hard_spread),
+        "spec.topologySpreadConstraints",
+    );
     let volumes = || spec.volumes.iter().flatten();
-    mark(volumes().any(|volume| volume.persistent_volume_claim.is_some()), "spec.volumes[].persistentVolumeClaim");
-    mark(volumes().any(|volume| volume.ephemeral.is_some()), "spec.volumes[].ephemeral");
+    mark(
+        volumes().any(|volume| volume.persistent_volume_claim.is_some()),
+        "spec.volumes[].persistentVolumeClaim",
+    );
+    mark(
+        volumes().any(|volume| volume.ephemeral.is_some()),
+        "spec.volumes[].ephemeral",
+    );
     keys
 }
 
@@ -228,5 +306,8 @@ fn pod_affinity(affinity: Option<&Affinity>) -> (bool, bool) {
     let required = required.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     let refused = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     let refused = refused.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    (required.is_some_and(|terms| !terms.is_empty()), refused.is_some_and(|terms| !terms.is_empty()))
+    (
+        required.is_some_and(|terms| !terms.is_empty()),
+        refused.is_some_and(|terms| !terms.is_empty()),
+    )
 }

@@ -34,7 +34,12 @@ fn a_limit_alone_is_a_request() {
 fn sums_out_of_range_are_refused() {
     let most = json!({"requests": {"memory": "9223372036854775807"}});
     let spec = json!({"containers": [{"name": "a", "resources": most}, {"name": "b", "resources": most}]});
-    assert!(shape_facts(&pod(spec)).unwrap_err().to_string().contains("out of range"));
+    assert!(
+        shape_facts(&pod(spec))
+            .unwrap_err()
+            .to_string()
+            .contains("out of range")
+    );
 }
 
 #[test]
@@ -59,9 +64,14 @@ fn what_is_not_built_yet_is_named() {
 
 #[test]
 fn errors_name_field_value_and_what_is_allowed() {
-    let node: Node = serde_json::from_value(json!({"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "1e999"}}})).unwrap();
+    let node: Node =
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "1e999"}}}))
+            .unwrap();
     let error = node_facts(&node).unwrap_err();
-    assert_eq!((error.object.as_str(), error.field.as_str(), error.value.as_str()), ("v1/Node a", "status.allocatable.cpu", "1e999"));
+    assert_eq!(
+        (error.object.as_str(), error.field.as_str(), error.value.as_str()),
+        ("v1/Node a", "status.allocatable.cpu", "1e999")
+    );
     assert!(error.allowed.contains("out of range"), "{error}");
     let bare: Node = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
     assert_eq!(node_facts(&bare).unwrap_err().field, "status");
@@ -70,7 +80,8 @@ fn errors_name_field_value_and_what_is_allowed() {
 #[test]
 fn a_level_may_appear_once() {
     let levels = json!([{"nodeLabel": "rack"}, {"nodeLabel": "rack"}]);
-    let topology: Topology = serde_json::from_value(json!({"metadata": {"name": "t"}, "spec": {"levels": levels}})).unwrap();
+    let topology: Topology =
+        serde_json::from_value(json!({"metadata": {"name": "t"}, "spec": {"levels": levels}})).unwrap();
     assert_eq!(topology_facts(&topology).unwrap_err().field, "spec.levels[1].nodeLabel");
 }
 
@@ -81,13 +92,19 @@ fn an_omitted_limit_is_zero_and_minus_one_is_none() {
     )
     .unwrap();
     let facts = queue_facts(&queue).unwrap();
-    assert_eq!((facts.gpu.limit_millis, facts.gpu.quota_millis, facts.cpu.limit_millis), (None, Some(2_500), Some(0)));
+    assert_eq!(
+        (facts.gpu.limit_millis, facts.gpu.quota_millis, facts.cpu.limit_millis),
+        (None, Some(2_500), Some(0))
+    );
 }
 
 #[test]
 fn a_static_pods_mirror_only_holds_room() {
     let mut pod = pod(json!({"containers": [{"name": "main"}], "schedulerName": "kai-scheduler"}));
     assert!(pod_facts(&pod, &Membership::default(), "kai-scheduler").unwrap().ours);
-    pod.metadata.annotations = Some(BTreeMap::from([("kubernetes.io/config.mirror".to_owned(), "x".to_owned())]));
+    pod.metadata.annotations = Some(BTreeMap::from([(
+        "kubernetes.io/config.mirror".to_owned(),
+        "x".to_owned(),
+    )]));
     assert!(!pod_facts(&pod, &Membership::default(), "kai-scheduler").unwrap().ours);
 }

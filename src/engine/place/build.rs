@@ -262,8 +262,8 @@ fn resolve_one(
     if sub.auto_preferred && preferred.is_none() {
         preferred = Some(tree.n_levels());
     }
-    if let (Some(hard), Some(soft)) = (required, preferred) {
-        if soft < hard {
+    if let (Some(hard), Some(soft)) = (required, preferred)
+        && soft < hard {
             problem(
                 "PreferredAboveRequired",
                 "preferredTopologyLevel",
@@ -271,7 +271,6 @@ fn resolve_one(
                 format!("a level at or below the required level {}", tree.label(hard)),
             );
         }
-    }
     Some(Bound { tree: tree_idx, required, preferred })
 }
 

@@ -38,7 +38,7 @@ impl Solver<'_> {
             .fold((0_u64, 0_u64), |(a, b), l| (a + u64::from(l.domains), b + u64::from(l.lower_bound)));
         Quality {
             status: if tight { QualityStatus::Optimal } else { QualityStatus::Bounded },
-            score_millis: if sum == 0 { 1000 } else { (bounds * 1000 / sum) as u32 },
+            score_millis: (bounds * 1000).checked_div(sum).map_or(1000, |score| score as u32),
             topology: self
                 .world
                 .tree_by_topology

@@ -132,7 +132,12 @@ impl Solver<'_> {
                     let n = self.candidates(goal.item, bound, &goal.region).len();
                     (1, n, std::cmp::Reverse(goal.item.n_pods()))
                 }
-                None => (2, self.loose_room(goal), std::cmp::Reverse(goal.item.n_pods())),
+                // A leaf that nothing constrained shares its domain with has no choice left.
+                None => {
+                    let late = self.shared_with_constrained(goal, &goals);
+                    let n = std::cmp::Reverse(goal.item.n_pods());
+                    if late { (2, self.loose_room(goal), n) } else { (1, 1, n) }
+                }
             };
             if best.as_ref().is_none_or(|(other, _)| key < *other) {
                 best = Some((key, at));
@@ -141,6 +146,15 @@ impl Solver<'_> {
         let (_, at) = best?;
         let goal = goals.remove(at);
         Some((goal, goals))
+    }
+
+    /// True when a constrained goal is open in the same domain, or inside it.
+    fn shared_with_constrained(&self, leaf: &Goal<'_>, goals: &[Goal<'_>]) -> bool {
+        goals.iter().filter(|goal| goal.item.bound.is_some()).any(|goal| {
+            leaf.region.domains.iter().all(|(tree, domain)| {
+                self.trees[tree.at()].contains(*domain, goal.region.in_tree(*tree))
+            })
+        })
     }
 
     fn loose_room(&mut self, goal: &Goal<'_>) -> usize {
@@ -163,7 +177,8 @@ impl Solver<'_> {
     ) -> bool {
         let mut failed: BTreeSet<Vec<i64>> = BTreeSet::new();
         for domain in self.candidates(goal.item, bound, &goal.region) {
-            let twin = self.twin_key(goal.item, &goal.region, bound.tree, domain);
+            let alone = self.unlike_any_other(rest, bound.tree, domain);
+            let twin = self.twin_key(goal.item, &goal.region, (bound.tree, domain), alone);
             if failed.contains(&twin) {
                 continue;
             }
@@ -202,8 +217,30 @@ impl Solver<'_> {
         false
     }
 
+    /// True when an open goal can tell this domain from its equals: it must go inside it, has
+    /// members there, or looks at the nodes through another tree.
+    fn unlike_any_other(&self, rest: &[Goal<'_>], tree: TreeIdx, domain: DomainIdx) -> bool {
+        let entry = &self.trees[tree.at()];
+        rest.iter().any(|goal| {
+            let inside = goal.region.domains.iter().any(|(other, region)| {
+                *other != tree || entry.contains(domain, *region)
+            });
+            let members = goal.item.live.iter().any(|node| {
+                entry.position(*node).is_some_and(|at| entry.positions(domain).contains(&at))
+            });
+            inside || members || uses_other_tree(goal.item, tree)
+        })
+    }
+
     /// Equal keys: equal domains for everything this search may still place there.
-    fn twin_key(&mut self, item: &Item, region: &Region, tree: TreeIdx, domain: DomainIdx) -> Vec<i64> {
+    fn twin_key(
+        &mut self,
+        item: &Item,
+        region: &Region,
+        at: (TreeIdx, DomainIdx),
+        alone: bool,
+    ) -> Vec<i64> {
+        let (tree, domain) = at;
         let entry = &self.trees[tree.at()];
         let mut rows: Vec<Vec<i64>> = entry
             .positions(domain)
@@ -221,7 +258,7 @@ impl Solver<'_> {
         rows.sort_unstable();
         let mut key = vec![i64::from(entry.domain(domain).parent.0)];
         // Live members make a domain unlike any other; so do other trees in play.
-        if !item.live.is_empty() || region.domains.iter().any(|(other, _)| *other != tree) {
+        if alone || !item.live.is_empty() || region.domains.iter().any(|(other, _)| *other != tree) {
             key.push(i64::from(domain.0));
         }
         key.extend(rows.into_iter().flatten());
@@ -307,6 +344,11 @@ impl Solver<'_> {
             }),
         }
     }
+}
+
+fn uses_other_tree(item: &Item, tree: TreeIdx) -> bool {
+    item.bound.is_some_and(|bound| bound.tree != tree)
+        || item.children.iter().any(|child| uses_other_tree(child, tree))
 }
 
 /// Most-free-first: minimal in the number of nodes; used where the tables would not fit.

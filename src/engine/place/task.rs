@@ -109,11 +109,10 @@ pub(crate) fn uniform(root: &Item) -> Option<Uniform> {
     if found.segments.iter().any(|(other, _)| *other != bound) {
         return None;
     }
-    if let (Some(segments), Some(outer)) = (bound, root.bound) {
-        if segments.tree != outer.tree {
+    if let (Some(segments), Some(outer)) = (bound, root.bound)
+        && segments.tree != outer.tree {
             return None;
         }
-    }
     let mut segments: Vec<Vec<PodIdx>> =
         found.segments.into_iter().map(|(_, pods)| pods).collect();
     let short = short_at.map(|at| segments.remove(at)).unwrap_or_default();

@@ -202,3 +202,57 @@ proptest! {
         prop_assert_eq!(found, best);
     }
 }
+
+/// True when each size can be given a bin of its own room, by trying everything.
+fn packs(bins: &mut [u32], sizes: &[u32]) -> bool {
+    let Some((size, rest)) = sizes.split_first() else { return true };
+    (0..bins.len()).any(|at| {
+        if bins[at] < *size {
+            return false;
+        }
+        bins[at] -= size;
+        let fits = packs(bins, rest);
+        bins[at] += size;
+        fits
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// The general search misses no feasible gang, and never reports one that is not.
+    #[test]
+    fn unlike_subgroups_fit_exactly_when_brute_force_says_so(
+        racks in prop::collection::vec(0..6u32, 1..5),
+        sizes in prop::collection::vec(1..5u32, 2..6),
+        leader in any::<bool>(),
+    ) {
+        let cluster: Vec<String> = racks
+            .iter()
+            .enumerate()
+            .map(|(rack, n)| {
+                let nodes: Vec<String> = (0..*n).map(|node| format!("n{rack}-{node}")).collect();
+                format!("b/r{rack}: {}", nodes.join(" "))
+            })
+            .collect();
+        let mut lab = super::fixture::Lab::new(&cluster.join(";"));
+        let names: Vec<String> = (0..sizes.len()).map(|at| format!("s{at}")).collect();
+        let mut groups: Vec<(&str, u32, i64, &str, &str)> =
+            names.iter().zip(&sizes).map(|(name, size)| (name.as_str(), *size, 8, "rack", "")).collect();
+        // A loose pod of half a node may take one that no subgroup needs.
+        if leader {
+            groups.push(("leader", 1, 4, "", ""));
+        }
+        lab.groups("g", ("block", ""), &groups);
+        lab.pass();
+        let total: u32 = racks.iter().sum();
+        let spare = u32::from(leader);
+        let fits = packs(&mut racks.clone(), &sizes) && sizes.iter().sum::<u32>() + spare <= total;
+        let report = lab.report("g");
+        prop_assert_eq!(report.state == crate::outcome::GangState::Placed, fits, "{:?}", report.reasons);
+        if !fits && total > 0 {
+            let code = report.reasons[0].code;
+            prop_assert!(code != crate::outcome::Code::NotFoundWithinBudget, "small enough to prove");
+        }
+    }
+}

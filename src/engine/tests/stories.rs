@@ -251,3 +251,32 @@ fn a_refused_binding_waits_and_others_run() {
     assert_eq!(outcome.next_wakeup, Some(5_000));
     assert_eq!(lab.code("bad"), "BindRefused 0/0");
 }
+
+#[test]
+fn a_leader_of_another_shape_stays_with_its_segment() {
+    let mut lab = Lab::new("z/b/r1: a b; z/b/r2: c d; z/b/r3: e f");
+    let mut facts = Lab::gang_facts("g", 1, Lab::constraint("", ""));
+    facts.min_member = None;
+    let sub = |name: &str, parent: Option<&str>, min, required| SubgroupFacts {
+        name: name.into(),
+        parent: parent.map(str::to_owned),
+        min_member: min,
+        constraint: Lab::constraint(required, ""),
+        ..SubgroupFacts::default()
+    };
+    facts.subgroups = vec![
+        sub("s0", None, None, "rack"),
+        sub("leader", Some("s0"), Some(1), ""),
+        sub("workers", Some("s0"), Some(2), ""),
+        sub("s1", None, Some(2), "rack"),
+    ];
+    lab.send(Event::GangUpsert(facts));
+    for (sub, n, gpus) in [("leader", 1, 0), ("workers", 2, 8), ("s1", 2, 8)] {
+        for index in 0..n {
+            lab.send(Event::PodUpsert(Lab::pod_facts("g", Some(sub), index, gpus)));
+        }
+    }
+    lab.pass();
+    assert_eq!(lab.report("g").state, GangState::Placed, "{:?}", lab.code("g"));
+    assert_eq!(lab.places("g"), "a c d a b");
+}

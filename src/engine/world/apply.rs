@@ -69,8 +69,8 @@ impl World {
     }
 
     fn upsert_node(&mut self, facts: NodeFacts) {
-        if let Some(idx) = self.node_by_name.get(&facts.name).copied() {
-            if let Some(old) = self.nodes[idx.at()].as_ref() {
+        if let Some(idx) = self.node_by_name.get(&facts.name).copied()
+            && let Some(old) = self.nodes[idx.at()].as_ref() {
                 if old.facts == facts {
                     return;
                 }
@@ -86,7 +86,6 @@ impl World {
                 let uid = old.facts.uid.clone();
                 self.delete_node(&uid);
             }
-        }
         let idx = match self.nodes.iter().position(Option::is_none) {
             Some(at) => NodeIdx(at as u32),
             None => {
@@ -248,11 +247,10 @@ impl World {
         let Some(idx) = self.pod_by_uid.get(uid).copied() else { return };
         match result {
             BindResult::Bound => {
-                if let Some(pod) = self.pods[idx.at()].as_mut() {
-                    if pod.place == PlaceState::Assumed {
+                if let Some(pod) = self.pods[idx.at()].as_mut()
+                    && pod.place == PlaceState::Assumed {
                         pod.place = PlaceState::Bound;
                     }
-                }
             }
             // Unknown keeps the room: the edge reads the pod and tells again.
             BindResult::Unknown(_) => {}
@@ -310,33 +308,30 @@ impl World {
     fn add_to_node(&mut self, at: NodeIdx, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let (requests, terminating) = (pod.requests.clone(), pod.facts.terminating);
-        if let Some(node) = self.nodes[at.at()].as_mut() {
-            if node.pods.insert(idx) {
+        if let Some(node) = self.nodes[at.at()].as_mut()
+            && node.pods.insert(idx) {
                 shift(&mut node.used, &requests, 1);
                 shift(&mut node.releasing, &requests, i64::from(terminating));
             }
-        }
     }
 
     fn remove_from_node(&mut self, at: NodeIdx, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let (requests, terminating) = (pod.requests.clone(), pod.facts.terminating);
-        if let Some(node) = self.nodes[at.at()].as_mut() {
-            if node.pods.remove(&idx) {
+        if let Some(node) = self.nodes[at.at()].as_mut()
+            && node.pods.remove(&idx) {
                 shift(&mut node.used, &requests, -1);
                 shift(&mut node.releasing, &requests, -i64::from(terminating));
             }
-        }
     }
 
     fn upsert_gang(&mut self, facts: GangFacts) {
         let key = facts.key.clone();
         let old = self.gang_by_key.get(&key).copied();
-        if let Some(idx) = old {
-            if self.gangs[idx.at()].as_ref().is_some_and(|gang| gang.facts == facts) {
+        if let Some(idx) = old
+            && self.gangs[idx.at()].as_ref().is_some_and(|gang| gang.facts == facts) {
                 return;
             }
-        }
         let (subs, problems) = gang::build_tree(&facts);
         let mut gang =
             Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None };

@@ -1,8 +1,10 @@
 //! Any kind that nobody coded: all pods under one top owner are one group, which starts pod by pod.
 
+use berth_api::keys;
+
 use crate::grouping::defaults::Defaults;
 use crate::grouping::object::{Notes, Object};
-use crate::grouping::{Group, Input, keys};
+use crate::grouping::{Group, Input};
 
 /// Where a kind with one pod template usually keeps it.
 pub(crate) const TEMPLATE_ANNOTATIONS: &str = "/spec/template/metadata/annotations";
@@ -13,6 +15,6 @@ pub fn group(input: &Input<'_>) -> Group {
     let chain: Vec<_> = input.owners.iter().map(|owner| Object::Owner(owner)).collect();
     let template = Notes::at(input.top().value(), TEMPLATE_ANNOTATIONS);
     let mut group = Defaults::new(input).label_sources(chain).template(template).build();
-    group.index = [keys::COMPLETION_INDEX, keys::POD_INDEX].into_iter().find_map(|key| input.pod_index(key).ok());
+    group.index = [keys::JOB_COMPLETION_INDEX, keys::POD_INDEX].into_iter().find_map(|key| input.pod_index(key).ok());
     group
 }

@@ -1,14 +1,14 @@
 //! `batch/v1` Job: pod by pod, or a gang of `kai.scheduler/batch-min-member`.
 
+use berth_api::keys;
 use serde_json::{Value, json};
 
 use super::generic::TEMPLATE_ANNOTATIONS;
 use crate::grouping::defaults::{Defaults, min_member};
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, integer};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode, keys};
+use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// The group of a Job's pod.
@@ -23,7 +23,7 @@ pub(super) fn group_from<'a>(input: &Input<'a>, sources: Vec<Object<'a>>, job: &
     let defaults = Defaults::new(input).sources(sources).template(template).with_min_member();
     let mut group = defaults.build();
     group.index = index(input);
-    let Some((object, text)) = defaults.annotation(keys::MIN_MEMBER) else {
+    let Some((object, text)) = defaults.annotation(keys::BATCH_MIN_MEMBER) else {
         return group;
     };
     let (minimum, most) = match (min_member(object.clone(), text), pods_at_once(job)) {
@@ -36,14 +36,14 @@ pub(super) fn group_from<'a>(input: &Input<'a>, sources: Vec<Object<'a>>, job: &
     if most < minimum {
         let allowed = format!("at most {most}, as many as run at once by parallelism and completions");
         let code = ProblemCode::InvalidMinMember;
-        group.warnings.push(GroupProblem::text(code, object, keys::MIN_MEMBER, text, allowed));
+        group.warnings.push(GroupProblem::text(code, object, keys::BATCH_MIN_MEMBER, text, allowed));
     }
     group.spec.min_member = Some(minimum.min(left(job)).max(1));
     group
 }
 
 fn index(input: &Input<'_>) -> Option<u32> {
-    let key = keys::COMPLETION_INDEX;
+    let key = keys::JOB_COMPLETION_INDEX;
     input.pod_index(key).ok().or_else(|| Object::Pod(input.pod).annotations().get(key)?.parse().ok())
 }
 
@@ -76,14 +76,15 @@ pub fn expand(job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
     let n_pods = if is_indexed { n_active.saturating_add(succeeded(&job.object)) } else { n_active };
     for index in 0..job.limit("/spec/parallelism", n_pods)? {
         let name = format!("{}-{index}", job.name());
-        let identity = if is_indexed { Identity::Label(keys::COMPLETION_INDEX, index.to_string()) } else { Identity::Any };
+        let identity =
+            if is_indexed { Identity::Label(keys::JOB_COMPLETION_INDEX, index.to_string()) } else { Identity::Any };
         let mut labels = json!({
-            "job-name": job.name(), "controller-uid": job.uid(), JOB_NAME: job.name(), JOB_UID: job.uid(),
+            "job-name": job.name(), "controller-uid": job.uid(), keys::JOB_NAME: job.name(), JOB_UID: job.uid(),
         });
         let mut annotations = json!({});
         if is_indexed {
-            labels[keys::COMPLETION_INDEX] = json!(index.to_string());
-            annotations[keys::COMPLETION_INDEX] = json!(index.to_string());
+            labels[keys::JOB_COMPLETION_INDEX] = json!(index.to_string());
+            annotations[keys::JOB_COMPLETION_INDEX] = json!(index.to_string());
         }
         let pod = job.pod("/spec/template", &name, &job.object)?;
         plan.pods.push(Draft { pod: pod.labels(&labels).annotations(&annotations).finish(), identity });

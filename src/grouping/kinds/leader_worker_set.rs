@@ -4,18 +4,15 @@
 //! Segments are `segment-<k>`. The leader is in the first one (`LeaderWorker`), which then holds the leaves `leader` and
 //! `workers`, or outside of all (`LeaderExcluded`). When the workers divide evenly, the leader is extra in its segment.
 
+use berth_api::keys;
 use serde_json::{Value, json};
 
 use crate::grouping::defaults::{Defaults, group_name};
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, between, integer};
 use crate::grouping::segments::{Place, Places, allowed, count, is_allowed, leaf, parent};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode, keys};
+use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
-const NAME: &str = "leaderworkerset.sigs.k8s.io/name";
-const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
-const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
-const SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
 
 const SIZE_FIELD: &str = "/spec/leaderWorkerTemplate/size";
@@ -48,7 +45,7 @@ pub fn group(input: &Input<'_>) -> Group {
         true => defaults.build(),
         false => defaults.template(worker_notes(top.value())).build(),
     };
-    match input.pod_index(GROUP_INDEX) {
+    match input.pod_index(keys::LWS_GROUP_INDEX) {
         Ok(index) => group.name = group_name(&group.owner.name, &group.owner.uid, &format!("-group-{index}")),
         Err(problem) => {
             group.pod_problem = Some(problem);
@@ -74,8 +71,9 @@ pub fn group(input: &Input<'_>) -> Group {
 /// Whether this is a leader without a node, of a set that creates the workers only after it.
 fn waits_for_leader(input: &Input<'_>) -> bool {
     let is_ordered = input.top().value().pointer(STARTUP).and_then(Value::as_str) == Some("LeaderReady");
-    let has_node = input.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty());
-    is_ordered && !has_node && input.pod_label(WORKER_INDEX) == Some("0")
+    let has_node =
+        input.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty());
+    is_ordered && !has_node && input.pod_label(keys::LWS_WORKER_INDEX) == Some("0")
 }
 
 fn has_leader_template(set: &Value) -> bool {
@@ -96,7 +94,7 @@ fn places<'a>(set: Object<'a>) -> Places<'a> {
 fn shape(set: Object<'_>, input: &Input<'_>) -> Result<Shape, GroupProblem> {
     let of_set = integer(set.value(), SIZE_FIELD, (1, i32::MAX), ProblemCode::InvalidSize)?.unwrap_or(1);
     // While a new size rolls out, groups of the old one live on: each pod says the size of its own.
-    let of_pod = Object::Pod(input.pod).annotations().get(SIZE).and_then(|text| text.parse::<i32>().ok());
+    let of_pod = Object::Pod(input.pod).annotations().get(keys::LWS_SIZE).and_then(|text| text.parse::<i32>().ok());
     let size = of_pod.filter(|size| 1 <= *size).unwrap_or(of_set);
     Ok(Shape { size, segments: segments(set, size)? })
 }
@@ -203,7 +201,7 @@ fn note_unread_templates(group: &mut Group, set: Object<'_>) {
     }
     for template in [LEADER_TEMPLATE, WORKER_TEMPLATE] {
         let notes = Notes::at(set.value().pointer(template).unwrap_or(&Value::Null), "/metadata/annotations");
-        for key in [keys::REQUIRED, keys::PREFERRED] {
+        for key in [keys::TOPOLOGY_REQUIRED, keys::TOPOLOGY_PREFERRED] {
             if let Some(value) = notes.get(key) {
                 let object = format!("{}, {}", set.display(), template.rsplit('/').next().unwrap_or_default());
                 let allowed = "this annotation on the LeaderWorkerSet, for the whole group";
@@ -215,10 +213,10 @@ fn note_unread_templates(group: &mut Group, set: Object<'_>) {
 
 /// Leaf and rank of the pod.
 fn member(input: &Input<'_>, shape: &Shape) -> Result<(String, u32), GroupProblem> {
-    let rank = input.pod_index(WORKER_INDEX)?;
+    let rank = input.pod_index(keys::LWS_WORKER_INDEX)?;
     let Some(index) = i32::try_from(rank).ok().filter(|index| *index < shape.size) else {
         let allowed = format!("{}, by the size of the set", between(0, shape.size - 1));
-        return Err(input.bad_label(WORKER_INDEX, input.pod_label(WORKER_INDEX), &allowed));
+        return Err(input.bad_label(keys::LWS_WORKER_INDEX, input.pod_label(keys::LWS_WORKER_INDEX), &allowed));
     };
     let leaf = match &shape.segments {
         _ if index == 0 => LEADER.to_owned(),
@@ -240,10 +238,8 @@ pub fn expand(set: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
     let leaders = set.child("apps/v1", "StatefulSet", set.name());
     for group_idx in 0..n_groups {
         let leader_name = format!("{}-{group_idx}", set.name());
-        let labels = |index: i32| {
-            json!({NAME: set.name(), GROUP_INDEX: group_idx.to_string(), WORKER_INDEX: index.to_string()})
-        };
-        let annotations = json!({SIZE: size.to_string()});
+        let labels = |index: i32| json!({keys::LWS_NAME: set.name(), keys::LWS_GROUP_INDEX: group_idx.to_string(), keys::LWS_WORKER_INDEX: index.to_string()});
+        let annotations = json!({keys::LWS_SIZE: size.to_string()});
         let leader = set.pod(leader_template, &leader_name, &leaders)?.labels(&labels(0)).annotations(&annotations);
         let leader = leader.finish();
         let workers = set.child_of("apps/v1", "StatefulSet", &leader_name, &leader);

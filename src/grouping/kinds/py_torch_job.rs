@@ -3,6 +3,7 @@
 //! The minimum counts masters and workers. Segments of size S are leaves `worker-<i>` of `worker`; the first ones carry the
 //! workers' minimum, the last of those only the rest of it, and the others none: those are the elastic part.
 
+use berth_api::keys;
 use berth_api::pod_group::TopologyConstraint;
 use serde_json::{Value, json};
 
@@ -10,12 +11,8 @@ use crate::grouping::defaults::Defaults;
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, between, integer};
 use crate::grouping::segments::{Place, Places, count, leaf, minimum, parent, prefer_lowest};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode, keys};
+use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
-const REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
-const REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
-const JOB_NAME: &str = "training.kubeflow.org/job-name";
-const JOB_ROLE: &str = "training.kubeflow.org/job-role";
 const OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
 
 const MASTER: &str = "master";
@@ -102,7 +99,7 @@ fn template<'a>(job: &'a Value, replica_type: &str) -> Notes<'a> {
 fn template_constraint(job: Object<'_>, replica_type: &str) -> Option<TopologyConstraint> {
     let notes = template(job.value(), replica_type);
     let read = |key: &str| notes.get(key).map(str::to_owned).filter(|value| !value.is_empty());
-    let (required, preferred) = (read(keys::REQUIRED), read(keys::PREFERRED));
+    let (required, preferred) = (read(keys::TOPOLOGY_REQUIRED), read(keys::TOPOLOGY_PREFERRED));
     if required.is_none() && preferred.is_none() {
         return None;
     }
@@ -149,17 +146,21 @@ fn segment_name(segment_idx: i32) -> String {
 
 /// Leaf and rank of the pod: masters first, then workers.
 fn member(input: &Input<'_>, shape: &Shape) -> Result<(String, u32), GroupProblem> {
-    let replica_type = input.pod_label(REPLICA_TYPE);
-    let index = input.pod_index(REPLICA_INDEX)?;
+    let replica_type = input.pod_label(keys::TRAINING_REPLICA_TYPE);
+    let index = input.pod_index(keys::TRAINING_REPLICA_INDEX)?;
     let n_of_type = match replica_type {
         Some(word) if word.eq_ignore_ascii_case(MASTER) => shape.n_masters,
         Some(word) if word.eq_ignore_ascii_case(WORKER) => shape.n_workers,
-        other => return Err(input.bad_label(REPLICA_TYPE, other, "master or worker")),
+        other => return Err(input.bad_label(keys::TRAINING_REPLICA_TYPE, other, "master or worker")),
     };
     let Some(number) = i32::try_from(index).ok().filter(|number| *number < n_of_type) else {
         // A leftover of a larger job: it must not take the place of a member.
         let allowed = format!("{}, by the replicas of the job", between(0, n_of_type.saturating_sub(1)));
-        return Err(input.bad_label(REPLICA_INDEX, input.pod_label(REPLICA_INDEX), &allowed));
+        return Err(input.bad_label(
+            keys::TRAINING_REPLICA_INDEX,
+            input.pod_label(keys::TRAINING_REPLICA_INDEX),
+            &allowed,
+        ));
     };
     if replica_type.is_some_and(|word| word.eq_ignore_ascii_case(MASTER)) {
         return Ok((MASTER.to_owned(), index));
@@ -171,7 +172,9 @@ fn member(input: &Input<'_>, shape: &Shape) -> Result<(String, u32), GroupProble
 /// The pods that the training operator creates.
 pub fn expand(job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
     if job.is_true("/spec/runPolicy/suspend") {
-        return Err(job.problem("/spec/runPolicy/suspend", "the PyTorchJob is suspended, so its operator creates no pods"));
+        return Err(
+            job.problem("/spec/runPolicy/suspend", "the PyTorchJob is suspended, so its operator creates no pods")
+        );
     }
     for replica_type in ["Master", "Worker"] {
         let Some((name, _)) = replica_spec(&job.object, replica_type) else {
@@ -183,11 +186,11 @@ pub fn expand(job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
         for index in 0..n_pods {
             let pod_name = format!("{}-{word}-{index}", job.name());
             let mut labels = json!({
-                REPLICA_TYPE: word, REPLICA_INDEX: index.to_string(), JOB_NAME: job.name(),
+                keys::TRAINING_REPLICA_TYPE: word, keys::TRAINING_REPLICA_INDEX: index.to_string(), keys::TRAINING_JOB_NAME: job.name(),
                 OPERATOR_NAME: "pytorchjob-controller",
             });
             if word == MASTER {
-                labels[JOB_ROLE] = json!(MASTER);
+                labels[keys::TRAINING_JOB_ROLE] = json!(MASTER);
             }
             let pod = job.pod(&format!("{base}/template"), &pod_name, &job.object)?.labels(&labels).finish();
             plan.pods.push(Draft { pod, identity: Identity::Name });

@@ -1,12 +1,13 @@
 //! `apps/v1` StatefulSet: its pods are one group, which starts pod by pod; the ordinal is the rank.
 
+use berth_api::keys;
 use serde_json::{Value, json};
 
 use super::generic::TEMPLATE_ANNOTATIONS;
 use crate::grouping::defaults::Defaults;
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::Notes;
-use crate::grouping::{Group, Input, keys};
+use crate::grouping::{Group, Input};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 

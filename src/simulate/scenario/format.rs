@@ -92,103 +92,103 @@ pub struct NodeSpec {
 /// A gang with its pods, in short.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct GangSpec {
+pub(super) struct GangSpec {
     /// Name of the PodGroup; pods are `<name>-<i>` or `<name>-<subgroup>-<i>`.
-    pub name: String,
+    pub(super) name: String,
     /// Namespace; `default` when absent.
     #[serde(default)]
-    pub namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// Number of pods when there are no subgroups; 1 when absent.
     #[serde(default)]
-    pub pods: Option<u32>,
+    pub(super) pods: Option<u32>,
     /// Minimum; every pod when absent.
     #[serde(default)]
-    pub min_member: Option<u32>,
+    pub(super) min_member: Option<u32>,
     /// Minimum of ready subgroups.
     #[serde(default)]
-    pub min_sub_group: Option<u32>,
+    pub(super) min_sub_group: Option<u32>,
     /// What every pod is like.
     #[serde(flatten)]
-    pub common: Common,
+    pub(super) common: Common,
     /// Subgroups, parents and leaves.
     #[serde(default)]
-    pub subgroups: Vec<SubgroupSpec>,
+    pub(super) subgroups: Vec<SubgroupSpec>,
     /// Queue; `default-queue` when absent.
     #[serde(default)]
-    pub queue: Option<String>,
+    pub(super) queue: Option<String>,
     /// Priority class.
     #[serde(default)]
-    pub priority: Option<String>,
+    pub(super) priority: Option<String>,
     /// Nodes on which the first pods run already, in order.
     #[serde(default)]
-    pub on: Vec<String>,
+    pub(super) on: Vec<String>,
 }
 
 /// A subgroup of a gang.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SubgroupSpec {
+pub(super) struct SubgroupSpec {
     /// Name.
-    pub name: String,
+    pub(super) name: String,
     /// Parent subgroup.
     #[serde(default)]
-    pub parent: Option<String>,
+    pub(super) parent: Option<String>,
     /// Pods, for a leaf.
     #[serde(default)]
-    pub pods: Option<u32>,
+    pub(super) pods: Option<u32>,
     /// Minimum of pods; every pod when absent.
     #[serde(default)]
-    pub min_member: Option<u32>,
+    pub(super) min_member: Option<u32>,
     /// Minimum of ready children.
     #[serde(default)]
-    pub min_sub_group: Option<u32>,
+    pub(super) min_sub_group: Option<u32>,
     /// What its pods are like, where that differs from the gang's.
     #[serde(flatten)]
-    pub common: Common,
+    pub(super) common: Common,
 }
 
 /// Constraint and shape, of a gang or a subgroup.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Common {
+pub(super) struct Common {
     /// Topology; that of the cluster when absent and a level is named.
     #[serde(default)]
-    pub topology: Option<String>,
+    pub(super) topology: Option<String>,
     /// Required level.
     #[serde(default)]
-    pub required: Option<String>,
+    pub(super) required: Option<String>,
     /// Preferred level.
     #[serde(default)]
-    pub preferred: Option<String>,
+    pub(super) preferred: Option<String>,
     /// GPUs per pod; 8 when absent.
     #[serde(default)]
-    pub gpus: Option<u32>,
+    pub(super) gpus: Option<u32>,
     /// CPU per pod.
     #[serde(default)]
-    pub cpu: Option<Value>,
+    pub(super) cpu: Option<Value>,
     /// Memory per pod.
     #[serde(default)]
-    pub memory: Option<Value>,
+    pub(super) memory: Option<Value>,
     /// Fields of the pod's spec, merged over the rest.
     #[serde(default)]
-    pub spec: Option<Value>,
+    pub(super) spec: Option<Value>,
 }
 
 /// Pods of another scheduler that hold room.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BusySpec {
+pub(super) struct BusySpec {
     /// The nodes; one pod, `busy-<node>`, on each.
-    pub nodes: Vec<String>,
+    pub(super) nodes: Vec<String>,
     /// GPUs per pod; 8 when absent.
     #[serde(default)]
-    pub gpus: Option<u32>,
+    pub(super) gpus: Option<u32>,
     /// CPU per pod.
     #[serde(default)]
-    pub cpu: Option<Value>,
+    pub(super) cpu: Option<Value>,
     /// Memory per pod.
     #[serde(default)]
-    pub memory: Option<Value>,
+    pub(super) memory: Option<Value>,
 }
 
 /// One step: its changes, the passes that follow, and what must hold then.

@@ -33,7 +33,8 @@ pub fn is_scenario(value: &Value) -> bool {
 /// Runs a scenario to its end or to the first unmet expectation.
 pub fn run(item: &Item, options: &Options) -> Result<Run, InputError> {
     let place = &item.place;
-    let scenario: Scenario = typed(&item.value, place).map_err(|skipped| refuse(place, &skipped.field, &skipped.message))?;
+    let scenario: Scenario =
+        typed(&item.value, place).map_err(|skipped| refuse(place, &skipped.field, &skipped.message))?;
     let mut cluster = Cluster::new(options.clone());
     let mut items = objects::of_cluster(&scenario.cluster, place)?;
     for file in &scenario.files {
@@ -43,13 +44,27 @@ pub fn run(item: &Item, options: &Options) -> Result<Run, InputError> {
     items.extend(objects::of_list(&scenario.objects, "objects", place, options)?);
     cluster.apply(items);
     cluster.settle();
-    if let Some(unmet) = scenario.expect.as_ref().and_then(|expect| check::first_unmet(expect, &cluster)) {
-        return Ok(Run { cluster, unmet: Some(format!("at the start: {unmet}")) });
+    if let Some(unmet) = scenario
+        .expect
+        .as_ref()
+        .and_then(|expect| check::first_unmet(expect, &cluster))
+    {
+        return Ok(Run {
+            cluster,
+            unmet: Some(format!("at the start: {unmet}")),
+        });
     }
     for (i, step) in scenario.steps.iter().enumerate() {
         take(step, i, &mut cluster, place, options)?;
-        if let Some(unmet) = step.expect.as_ref().and_then(|expect| check::first_unmet(expect, &cluster)) {
-            return Ok(Run { cluster, unmet: Some(format!("after step {}: {unmet}", i + 1)) });
+        if let Some(unmet) = step
+            .expect
+            .as_ref()
+            .and_then(|expect| check::first_unmet(expect, &cluster))
+        {
+            return Ok(Run {
+                cluster,
+                unmet: Some(format!("after step {}: {unmet}", i + 1)),
+            });
         }
     }
     Ok(Run { cluster, unmet: None })
@@ -67,17 +82,32 @@ fn refuse(place: &Place, field: &str, message: &str) -> InputError {
 fn take(step: &Step, index: usize, cluster: &mut Cluster, place: &Place, options: &Options) -> Result<(), InputError> {
     let field = |name: &str| format!("steps[{index}].{name}");
     if let Some(reject) = &step.reject_bind {
-        let result = reject.result().map_err(|message| refuse(place, &field("rejectBind.with"), &message))?;
-        cluster.rejections.insert(reject.pod.clone(), Rejection { result, times: reject.times });
+        let result = reject
+            .result()
+            .map_err(|message| refuse(place, &field("rejectBind.with"), &message))?;
+        cluster.rejections.insert(
+            reject.pod.clone(),
+            Rejection {
+                result,
+                times: reject.times,
+            },
+        );
     }
     if let Some(list) = &step.apply {
         cluster.apply(objects::of_list(list, &field("apply"), place, options)?);
     }
     if let Some(patch) = &step.patch {
         let id = find(cluster, &patch.object).ok_or_else(|| refuse(place, &field("patch.object"), "no such object"))?;
-        let mut value = cluster.objects.get(&id).map(|stored| stored.value.clone()).unwrap_or_default();
+        let mut value = cluster
+            .objects
+            .get(&id)
+            .map(|stored| stored.value.clone())
+            .unwrap_or_default();
         merge(&mut value, &patch.merge);
-        cluster.apply(vec![Item { place: place.clone(), value }]);
+        cluster.apply(vec![Item {
+            place: place.clone(),
+            value,
+        }]);
     }
     if let Some(name) = &step.fail_node {
         let merge = serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
@@ -91,30 +121,56 @@ fn take(step: &Step, index: usize, cluster: &mut Cluster, place: &Place, options
         let id = find(cluster, name).ok_or_else(|| refuse(place, &field("delete"), &format!("no object {name}")))?;
         cluster.delete(&id);
     }
-    for (key, name, again) in [("deletePod", &step.delete_pod, false), ("recreatePod", &step.recreate_pod, true)] {
+    for (key, name, again) in [
+        ("deletePod", &step.delete_pod, false),
+        ("recreatePod", &step.recreate_pod, true),
+    ] {
         let Some(name) = name else { continue };
         let id = find(cluster, &format!("Pod/{name}")).ok_or_else(|| refuse(place, &field(key), "no such pod"))?;
-        let old = cluster.objects.get(&id).map(|stored| stored.value.clone()).unwrap_or_default();
+        let old = cluster
+            .objects
+            .get(&id)
+            .map(|stored| stored.value.clone())
+            .unwrap_or_default();
         cluster.delete(&id);
         if again {
-            cluster.apply(vec![Item { place: place.clone(), value: objects::fresh_copy(old) }]);
+            cluster.apply(vec![Item {
+                place: place.clone(),
+                value: objects::fresh_copy(old),
+            }]);
         }
     }
     match &step.advance {
         None => cluster.settle(),
         Some(time) => {
-            let millis = berth_api::parse_duration_millis(time).map_err(|error| refuse(place, &field("advance"), &error.to_string()))?;
+            let millis = berth_api::parse_duration_millis(time)
+                .map_err(|error| refuse(place, &field("advance"), &error.to_string()))?;
             cluster.advance(millis);
         }
     }
     Ok(())
 }
 
-fn change(cluster: &mut Cluster, place: &Place, field: &str, kind: &str, name: &str, change: &Value) -> Result<(), InputError> {
-    let id = find(cluster, &format!("{kind}/{name}")).ok_or_else(|| refuse(place, field, &format!("no {kind} {name}")))?;
-    let mut value = cluster.objects.get(&id).map(|stored| stored.value.clone()).unwrap_or_default();
+fn change(
+    cluster: &mut Cluster,
+    place: &Place,
+    field: &str,
+    kind: &str,
+    name: &str,
+    change: &Value,
+) -> Result<(), InputError> {
+    let id =
+        find(cluster, &format!("{kind}/{name}")).ok_or_else(|| refuse(place, field, &format!("no {kind} {name}")))?;
+    let mut value = cluster
+        .objects
+        .get(&id)
+        .map(|stored| stored.value.clone())
+        .unwrap_or_default();
     merge(&mut value, change);
-    cluster.apply(vec![Item { place: place.clone(), value }]);
+    cluster.apply(vec![Item {
+        place: place.clone(),
+        value,
+    }]);
     Ok(())
 }
 
@@ -127,7 +183,11 @@ fn find(cluster: &Cluster, name: &str) -> Option<ObjectId> {
         [kind, namespace, name] => (*kind, *namespace, *name),
         _ => return None,
     };
-    let id = ObjectId { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() };
+    let id = ObjectId {
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
     cluster.objects.contains_key(&id).then_some(id)
 }
 

@@ -11,15 +11,26 @@ use crate::simulate::{InputError, Options};
 /// Topology and nodes.
 pub(super) fn of_cluster(cluster: &ClusterSpec, place: &Place) -> Result<Vec<Item>, InputError> {
     let mut items = Vec::new();
-    let mut push = |value| items.push(Item { place: place.clone(), value });
+    let mut push = |value| {
+        items.push(Item {
+            place: place.clone(),
+            value,
+        })
+    };
     if !cluster.levels.is_empty() {
         let levels: Vec<Value> = cluster.levels.iter().map(|label| json!({"nodeLabel": label})).collect();
         let name = cluster.topology.as_deref().unwrap_or("cluster-topology");
-        push(json!({"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": name}, "spec": {"levels": levels}}));
+        push(
+            json!({"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": name}, "spec": {"levels": levels}}),
+        );
     }
     for (n, node) in cluster.nodes.iter().enumerate() {
         if node.at.len() > cluster.levels.len() {
-            let message = format!("has {} values; allowed are up to {}, one for each level", node.at.len(), cluster.levels.len());
+            let message = format!(
+                "has {} values; allowed are up to {}, one for each level",
+                node.at.len(),
+                cluster.levels.len()
+            );
             return Err(refuse(place, &format!("cluster.nodes[{n}].at"), &message));
         }
         for i in 0..node.count.unwrap_or(1) {
@@ -42,7 +53,10 @@ fn node_object(node: &NodeSpec, levels: &[String], i: u32) -> Value {
     }
     let mut allocatable = Map::new();
     allocatable.insert("cpu".to_owned(), node.cpu.clone().unwrap_or_else(|| json!("64")));
-    allocatable.insert("memory".to_owned(), node.memory.clone().unwrap_or_else(|| json!("512Gi")));
+    allocatable.insert(
+        "memory".to_owned(),
+        node.memory.clone().unwrap_or_else(|| json!("512Gi")),
+    );
     allocatable.insert("pods".to_owned(), json!("110"));
     allocatable.insert("nvidia.com/gpu".to_owned(), json!(node.gpus.unwrap_or(8).to_string()));
     allocatable.extend(node.capacity.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -61,22 +75,39 @@ pub(super) fn of_list(list: &[Value], field: &str, place: &Place, options: &Opti
     let mut items = Vec::new();
     for (i, value) in list.iter().enumerate() {
         let field = format!("{field}[{i}]");
-        let mut push = |value| items.push(Item { place: place.clone(), value });
+        let mut push = |value| {
+            items.push(Item {
+                place: place.clone(),
+                value,
+            })
+        };
         if let Some(gang) = value.get("gang") {
             let gang: GangSpec = shorthand(gang, &format!("{field}.gang"), place)?;
             gang_objects(&gang, options).into_iter().for_each(&mut push);
         } else if let Some(busy) = value.get("busy") {
             let busy: BusySpec = shorthand(busy, &format!("{field}.busy"), place)?;
-            let common = Common { gpus: busy.gpus, cpu: busy.cpu.clone(), memory: busy.memory.clone(), ..Common::default() };
+            let common = Common {
+                gpus: busy.gpus,
+                cpu: busy.cpu.clone(),
+                memory: busy.memory.clone(),
+                ..Common::default()
+            };
             for node in &busy.nodes {
                 let mut pod = pod_object(&format!("busy-{node}"), "default", &[&common], "default-scheduler");
-                merge(&mut pod, &json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}));
+                merge(
+                    &mut pod,
+                    &json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}),
+                );
                 push(pod);
             }
         } else if value.get("kind").is_some_and(Value::is_string) {
             push(value.clone());
         } else {
-            return Err(refuse(place, &field, "allowed are Kubernetes objects and the shorthands gang and busy"));
+            return Err(refuse(
+                place,
+                &field,
+                "allowed are Kubernetes objects and the shorthands gang and busy",
+            ));
         }
     }
     Ok(items)
@@ -85,7 +116,11 @@ pub(super) fn of_list(list: &[Value], field: &str, place: &Place, options: &Opti
 fn shorthand<T: DeserializeOwned>(value: &Value, field: &str, place: &Place) -> Result<T, InputError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let field = if path == "." { field.to_owned() } else { format!("{field}.{path}") };
+        let field = if path == "." {
+            field.to_owned()
+        } else {
+            format!("{field}.{path}")
+        };
         refuse(place, &field, &error.into_inner().to_string())
     })
 }
@@ -108,14 +143,21 @@ fn gang_objects(gang: &GangSpec, options: &Options) -> Vec<Value> {
         put("subGroups", Some(gang.subgroups.iter().map(subgroup_object).collect()));
     }
     let meta = json!({"name": gang.name, "namespace": namespace});
-    let mut objects = vec![json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec})];
+    let mut objects =
+        vec![json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec})];
     let mut index = 0;
     let mut add = |name: String, parts: &[&Common], subgroup: Option<&str>| {
         let mut pod = pod_object(&name, namespace, parts, &options.scheduler_name);
         let labels = json!({"batch.kubernetes.io/job-completion-index": index.to_string(), "kai.scheduler/subgroup-name": subgroup});
-        merge(&mut pod, &json!({"metadata": {"annotations": {"pod-group-name": gang.name}, "labels": labels}}));
+        merge(
+            &mut pod,
+            &json!({"metadata": {"annotations": {"pod-group-name": gang.name}, "labels": labels}}),
+        );
         if let Some(node) = gang.on.get(index) {
-            merge(&mut pod, &json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}));
+            merge(
+                &mut pod,
+                &json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}),
+            );
         }
         objects.push(pod);
         index += 1;
@@ -127,7 +169,11 @@ fn gang_objects(gang: &GangSpec, options: &Options) -> Vec<Value> {
     }
     for subgroup in &gang.subgroups {
         for i in 0..subgroup.pods.unwrap_or(0) {
-            add(format!("{}-{}-{i}", gang.name, subgroup.name), &[&gang.common, &subgroup.common], Some(&subgroup.name));
+            add(
+                format!("{}-{}-{i}", gang.name, subgroup.name),
+                &[&gang.common, &subgroup.common],
+                Some(&subgroup.name),
+            );
         }
     }
     objects
@@ -144,7 +190,11 @@ fn subgroup_object(subgroup: &SubgroupSpec) -> Value {
         ("topologyConstraint", constraint(&subgroup.common)),
     ];
     if let Value::Object(map) = &mut value {
-        map.extend(fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        map.extend(
+            fields
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?))),
+        );
     }
     value
 }

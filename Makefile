@@ -1,0 +1,33 @@
+# What the README names. Every target says what it does while it takes long.
+CARGO ?= cargo
+BERTH := target/debug/berth
+
+.PHONY: demo test lint bench engine
+
+## demo: the seed stories, offline: no cluster needed.
+demo:
+	@echo "Building berth (some minutes on a fresh machine, a second afterwards) ..." >&2
+	@$(CARGO) build --locked --quiet --bin berth
+	@for story in examples/*/; do \
+		echo; echo "=== $$story"; sed -n 's/^# //p' "$$story/README.md" | head -1; echo; \
+		$(BERTH) simulate "$$story" || exit 1; \
+	done
+
+## test: formatting, lints and every test.
+test: lint
+	@echo "Testing the engine (properties and oracles) ..." >&2
+	$(CARGO) test --locked -p berth-engine
+	@echo "Testing the API types ..." >&2
+	$(CARGO) test --locked -p berth-api
+	@echo "Testing grouping, conversion, simulate, scenarios and the command line ..." >&2
+	$(CARGO) test --locked -p berth
+
+## lint: warnings are errors.
+lint:
+	@echo "Checking (the first build compiles all dependencies, some minutes) ..." >&2
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+## bench: decisions per second and memory, printed.
+bench:
+	@echo "Building the benches (optimised) ..." >&2
+	$(CARGO) bench --locked -p berth-engine

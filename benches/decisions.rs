@@ -1,0 +1,169 @@
+//! Decisions per second and memory, in process; printed, never asserted.
+//!
+//! Every time is also given as a multiple of one streaming pass over the
+//! capacity arrays of the same cluster, measured in the same run.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and stops on a bug")]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use berth_engine::facts::{
+    ConstraintFacts, Event, GangFacts, LevelFacts, NodeFacts, ObjectKey, PodFacts, PodPhase,
+    ShapeFacts, TopologyFacts,
+};
+use berth_engine::policy::Policy;
+use berth_engine::schedule::schedule;
+use berth_engine::world::World;
+
+const RUNS: usize = 5;
+
+fn cluster(levels: &[&str], shape: &[usize]) -> World {
+    let mut world = World::new();
+    let mut send = |event| world.apply(event, 0).unwrap();
+    send(Event::TopologyUpsert(TopologyFacts {
+        uid: "t".into(),
+        name: "t".into(),
+        levels: levels
+            .iter()
+            .map(|label| LevelFacts { label: (*label).to_owned(), alias: None })
+            .collect(),
+        default: true,
+    }));
+    let n_nodes: usize = shape.iter().product();
+    for n in 0..n_nodes {
+        let mut labels = BTreeMap::new();
+        let mut below: usize = n_nodes;
+        for (level, width) in levels.iter().zip(shape) {
+            below /= width;
+            labels.insert((*level).to_owned(), format!("{level}-{:05}", n / below));
+        }
+        send(Event::NodeUpsert(NodeFacts {
+            uid: format!("node-{n}"),
+            name: format!("n{n:05}"),
+            labels,
+            ready: true,
+            allocatable: [("nvidia.com/gpu", 8), ("cpu", 128_000), ("memory", 1 << 40), ("pods", 110)]
+                .map(|(name, amount)| (name.to_owned(), amount))
+                .into(),
+            ..NodeFacts::default()
+        }));
+    }
+    send(Event::Synced);
+    world
+}
+
+fn pod(gang: &str, n: usize, gpus: i64) -> PodFacts {
+    PodFacts {
+        uid: format!("{gang}-{n}"),
+        namespace: "ns".into(),
+        name: format!("{gang}-{n}"),
+        ours: true,
+        gang: Some(gang.to_owned()),
+        index: Some(n as u32),
+        shape: ShapeFacts {
+            requests: [("nvidia.com/gpu".to_owned(), gpus), ("cpu".to_owned(), 1000)].into(),
+            ..ShapeFacts::default()
+        },
+        ..PodFacts::default()
+    }
+}
+
+fn submit(world: &mut World, name: &str, pods: usize, gpus: i64, required: Option<&str>, preferred: Option<&str>) {
+    let facts = GangFacts {
+        uid: format!("gang-{name}"),
+        key: ObjectKey::new("ns", name),
+        queue: "default-queue".into(),
+        min_member: Some(pods as u32),
+        constraint: ConstraintFacts {
+            topology: None,
+            required: required.map(str::to_owned),
+            preferred: preferred.map(str::to_owned),
+        },
+        ..GangFacts::default()
+    };
+    world.apply(Event::GangUpsert(facts), 0).unwrap();
+    for n in 0..pods {
+        world.apply(Event::PodUpsert(pod(name, n, gpus)), 0).unwrap();
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// One pass over `n` nodes' capacity arrays of four columns.
+fn streaming_pass(n: usize) -> Duration {
+    let free: Vec<i64> = (0..n * 4).map(|at| at as i64).collect();
+    let times = (0..101)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(black_box(&free).iter().fold(0_i64, |sum, amount| sum.wrapping_add(*amount)));
+            start.elapsed()
+        })
+        .collect();
+    median(times)
+}
+
+fn measure(name: &str, nodes: usize, prepare: impl Fn() -> World) {
+    let mut times = Vec::new();
+    let mut pods = 0;
+    for _ in 0..RUNS {
+        let mut world = prepare();
+        let start = Instant::now();
+        let outcome = schedule(&mut world, &Policy::standard(), 0);
+        times.push(start.elapsed());
+        pods = outcome.decisions.iter().map(|decision| decision.placements.len()).sum();
+    }
+    let time = median(times);
+    let pass = streaming_pass(nodes);
+    println!(
+        "{name}: {pods} pods in {:.2} ms, {:.0} pods/s, {:.0} streaming passes",
+        time.as_secs_f64() * 1e3,
+        pods as f64 / time.as_secs_f64(),
+        time.as_secs_f64() / pass.as_secs_f64().max(1e-9),
+    );
+}
+
+fn peak_memory_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or("");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+fn main() {
+    measure("1 000 gangs of 4, required rack, 5 000 nodes in 50 racks", 5000, || {
+        let mut world = cluster(&["rack"], &[50, 100]);
+        for n in 0..1000 {
+            submit(&mut world, &format!("g{n:04}"), 4, 8, Some("rack"), None);
+        }
+        world
+    });
+    measure("one gang of 512, preferred rack, 512 nodes in 4 x 8 x 8 x 2", 512, || {
+        let mut world = cluster(&["zone", "block", "rack"], &[4, 8, 8, 2]);
+        submit(&mut world, "g", 512, 8, None, Some("rack"));
+        world
+    });
+    measure("one gang of 4 096 GPUs, 5 004 nodes in 278 racks of 18", 5004, || {
+        let mut world = cluster(&["rack"], &[278, 18]);
+        submit(&mut world, "g", 4096, 1, None, Some("rack"));
+        world
+    });
+    let mut world = cluster(&["rack"], &[50, 100]);
+    for n in 0..100_000 {
+        let mut facts = pod(&format!("r{}", n / 4), n, 0);
+        facts.node = Some(format!("n{:05}", n % 5000));
+        facts.phase = PodPhase::Running;
+        world.apply(Event::PodUpsert(facts), 0).unwrap();
+    }
+    submit(&mut world, "one", 4, 8, Some("rack"), None);
+    let start = Instant::now();
+    black_box(schedule(&mut world, &Policy::standard(), 0));
+    println!(
+        "5 000 nodes and 100 000 running pods: peak memory {} MiB, one gang of 4 in {:.2} ms",
+        peak_memory_mib(),
+        start.elapsed().as_secs_f64() * 1e3
+    );
+}

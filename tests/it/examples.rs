@@ -1,0 +1,74 @@
+//! The examples through the binary, with what their pages promise.
+
+use serde_json::Value;
+
+use super::{berth, stderr, stdout};
+
+fn simulate(example: &str) -> Value {
+    let output = berth(&["simulate", &format!("examples/{example}"), "-o", "json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+fn nodes(result: &Value) -> Vec<String> {
+    let pods = result["pods"].as_array().unwrap();
+    pods.iter()
+        .map(|pod| pod["node"].as_str().unwrap_or("").to_owned())
+        .collect()
+}
+
+#[test]
+fn two_regions_both_pods_in_one() {
+    let result = simulate("two-regions");
+    let region = |i: usize| result["pods"][i]["domains"]["cluster-topology"]["topology.kubernetes.io/region"].clone();
+    assert_eq!(region(0), region(1));
+    assert_eq!(result["summary"]["bound"], 2);
+    assert_eq!(nodes(&simulate("one-gpu-taken")), ["seoul-a", "seoul-b"]);
+}
+
+#[test]
+fn split_capacity_binds_nothing_and_says_why() {
+    let result = simulate("split-capacity");
+    assert_eq!(result["summary"]["bound"], 0);
+    let reason = &result["podGroups"][0]["reasons"][0];
+    assert_eq!(reason["code"], "RequiredDomainTooSmall");
+    assert_eq!((reason["has"].as_u64(), reason["needs"].as_u64()), (Some(1), Some(2)));
+    assert!(!reason["fixes"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn no_minimum_is_said() {
+    let output = berth(&["simulate", "examples/no-minimum"]);
+    assert!(stdout(&output).contains("no gang protects it"), "{}", stdout(&output));
+}
+
+#[test]
+fn the_tighter_zone_and_its_first_rack() {
+    assert_eq!(nodes(&simulate("tightest-zone")), ["a1", "a1", "a2"]);
+}
+
+#[test]
+fn segments_and_subgroups_are_placed() {
+    assert_eq!(simulate("pytorch-segments")["summary"]["bound"], 17);
+    assert_eq!(simulate("subgroups")["summary"]["bound"], 9);
+    assert_eq!(simulate("custom-podgroup")["summary"]["bound"], 2);
+    assert_eq!(simulate("unlabelled-node")["summary"]["bound"], 2);
+    assert_eq!(simulate("lws-segments")["summary"]["bound"], 5);
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_and_lines_fit() {
+    for entry in std::fs::read_dir(super::path("examples")).unwrap() {
+        let example = entry.unwrap().path().display().to_string();
+        let first = stdout(&berth(&["simulate", &example, "-o", "json"]));
+        assert_eq!(first, stdout(&berth(&["simulate", &example, "-o", "json"])));
+        let table = stdout(&berth(&["simulate", &example]));
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    }
+}
+
+#[test]
+fn definitions_are_generated() {
+    let output = berth(&["generate", "crds"]);
+    assert!(output.status.success() && stdout(&output).contains("podgroups.scheduling.run.ai"));
+}
