@@ -82,7 +82,7 @@ fn body(placement: &Placement, gang: &str, mark: &str, handwritten: bool) -> Val
 async fn try_bind(pods: &Api<Pod>, metrics: &Metrics, placement: &Placement, body: &Value) -> Try {
     metrics.api_requests.with_label_values(&["bind"]).inc();
     let parameters = PostParams::default();
-    let request = pods.create_subresource::<Value>("binding", &placement.pod.name, &parameters, body);
+    let request = pods.create_subresource::<Value, Value>("binding", &placement.pod.name, &parameters, body);
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) if answer.get("status").and_then(Value::as_str) == Some("Failure") => {
             let text = answer.get("message").and_then(Value::as_str).unwrap_or("Failure without a message");
@@ -142,7 +142,7 @@ pub(super) async fn evict(client: &Client, metrics: &Metrics, victim: &Victim) {
     });
     metrics.api_requests.with_label_values(&["evict"]).inc();
     let parameters = PostParams::default();
-    let request = pods.create_subresource::<Value>("eviction", &victim.key.name, &parameters, &body);
+    let request = pods.create_subresource::<Value, Value>("eviction", &victim.key.name, &parameters, &body);
     let (pod, namespace) = (&victim.key.name, &victim.key.namespace);
     match timeout(REQUEST_TIMEOUT, request).await {
         // A success may carry a failure in its body.
