@@ -10,6 +10,8 @@ pub mod ingest;
 mod gangs;
 pub mod raw;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub mod watch;
 
 use berth_engine::facts::{Event, ObjectKey};

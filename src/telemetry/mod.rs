@@ -2,6 +2,8 @@
 //!
 //! Logs carry a constant message and fields, so that they can be counted and searched.
 
+use std::io::IsTerminal;
+
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
@@ -110,7 +112,7 @@ impl Metrics {
 /// Starts logging to stderr; `RUST_LOG` overrides the level (default `info`).
 pub fn start_logging(json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube_client=error,kube_runtime=error"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
     // A second call (tests) keeps the first subscriber.
     let _already_started = if json { builder.json().try_init().is_err() } else { builder.try_init().is_err() };
 }

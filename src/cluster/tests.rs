@@ -1,0 +1,200 @@
+//! The store without a client: changes in, effects out.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use berth_engine::facts::{Event, GangFacts, PodFacts};
+use serde_json::{Value, json};
+
+use super::directory::SharedDirectory;
+use super::store::{Store, base_kinds};
+use super::{Change, Effect, Gvk};
+
+fn store() -> Store {
+    Store::new("kai-scheduler", SharedDirectory::default())
+}
+
+fn job_kind() -> Gvk {
+    Gvk::new("batch", "v1", "Job")
+}
+
+fn pod_kind() -> Gvk {
+    Gvk::new("", "v1", "Pod")
+}
+
+fn pod(name: &str, node: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": format!("uid-{name}"),
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job-1", "controller": true}],
+        },
+        "spec": {
+            "schedulerName": "kai-scheduler", "nodeName": node,
+            "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}],
+        },
+    })
+}
+
+fn job(min: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": "train", "namespace": "ns", "uid": "job-1",
+            "annotations": {"kai.scheduler/batch-min-member": min},
+        },
+        "spec": {"parallelism": 2},
+    })
+}
+
+fn apply(store: &mut Store, gvk: Gvk, object: Value) -> Vec<Effect> {
+    store.apply(Change::Applied(gvk, Box::new(object)), 1_000)
+}
+
+fn end_lists(store: &mut Store) -> Vec<Effect> {
+    base_kinds().into_iter().flat_map(|gvk| store.apply(Change::ListEnded(gvk), 1_000)).collect()
+}
+
+fn gangs(effects: &[Effect]) -> Vec<&GangFacts> {
+    let gang = |effect| match effect {
+        &Effect::Engine(Event::GangUpsert(ref facts)) => Some(facts),
+        _ => None,
+    };
+    effects.iter().filter_map(gang).collect()
+}
+
+fn pods(effects: &[Effect]) -> Vec<&PodFacts> {
+    let pod = |effect| match effect {
+        &Effect::Engine(Event::PodUpsert(ref facts)) => Some(facts),
+        _ => None,
+    };
+    effects.iter().filter_map(pod).collect()
+}
+
+fn creations(effects: &[Effect]) -> Vec<&Value> {
+    let created = |effect| match effect {
+        &Effect::CreatePodGroup(_, ref object) => Some(&**object),
+        _ => None,
+    };
+    effects.iter().filter_map(created).collect()
+}
+
+#[test]
+fn a_pod_waits_for_its_owner_and_is_told_after_its_gang() {
+    let mut store = store();
+    end_lists(&mut store);
+    let effects = apply(&mut store, pod_kind(), pod("a", None));
+    assert_eq!(effects, [Effect::Watch(job_kind())]);
+    assert!(apply(&mut store, pod_kind(), pod("b", None)).is_empty(), "the kind is asked for once");
+    store.apply(Change::ListStarted(job_kind()), 1_000);
+    let effects = store.apply(Change::Listed(job_kind(), Box::new(job("2"))), 1_000);
+    assert_eq!(gangs(&effects).len(), 1);
+    assert_eq!(gangs(&effects)[0].min_member, Some(2));
+    assert_eq!(pods(&effects).len(), 2);
+    assert_eq!(pods(&effects)[0].gang.as_deref(), Some("pg-train-job-1"));
+    assert_eq!(creations(&effects).len(), 1, "one PodGroup for both");
+    let gang = effects.iter().position(|effect| matches!(effect, Effect::Engine(Event::GangUpsert(_))));
+    let first_pod = effects.iter().position(|effect| matches!(effect, Effect::Engine(Event::PodUpsert(_))));
+    assert!(gang < first_pod);
+}
+
+#[test]
+fn synced_is_said_once_and_only_when_owners_are_listed_too() {
+    let synced = |effects: &[Effect]| effects.contains(&Effect::Engine(Event::Synced));
+    let mut store = store();
+    apply(&mut store, pod_kind(), pod("a", None));
+    assert!(!synced(&end_lists(&mut store)));
+    assert!(synced(&store.apply(Change::ListEnded(job_kind()), 1_000)));
+    assert!(!synced(&store.apply(Change::ListEnded(job_kind()), 1_000)));
+}
+
+#[test]
+fn owners_of_an_absent_kind_end_the_walk() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    let effects = store.apply(Change::Absent(job_kind()), 1_000);
+    assert_eq!(pods(&effects).len(), 1);
+    assert!(pods(&effects)[0].gang.is_some());
+}
+
+#[test]
+fn an_owner_that_never_comes_is_given_up() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    store.apply(Change::ListEnded(job_kind()), 1_000);
+    assert!(pods(&store.apply(Change::Tick, 2_000)).is_empty());
+    assert_eq!(pods(&store.apply(Change::Tick, 60_000)).len(), 1);
+}
+
+#[test]
+fn fields_of_people_are_kept_and_nothing_equal_is_written() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, job_kind(), job("2"));
+    store.apply(Change::ListEnded(job_kind()), 1_000);
+    let effects = apply(&mut store, pod_kind(), pod("a", None));
+    let mut object = creations(&effects)[0].clone();
+    object["metadata"]["uid"] = json!("pg-1");
+    object["spec"]["queue"] = json!("team-b");
+    object["spec"]["markUnschedulable"] = json!(false);
+    let kind = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    let effects = apply(&mut store, kind, object);
+    assert_eq!(gangs(&effects)[0].queue, "team-b");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::PatchPodGroup(..))), "{effects:?}");
+    let effects = apply(&mut store, job_kind(), job("3"));
+    let patch = effects.iter().find_map(|effect| match effect {
+        Effect::PatchPodGroup(_, patch) => Some(patch),
+        _ => None,
+    });
+    let patch = patch.unwrap();
+    assert_eq!((&patch["spec"]["minMember"], &patch["metadata"]["uid"]), (&json!(3), &json!("pg-1")));
+    assert!(patch["spec"]["queue"].is_null() && patch["spec"]["markUnschedulable"].is_null());
+}
+
+#[test]
+fn what_a_new_list_lacks_is_gone() {
+    let mut store = store();
+    apply(&mut store, pod_kind(), pod("a", Some("n1")));
+    store.apply(Change::ListStarted(pod_kind()), 1_000);
+    let effects = store.apply(Change::ListEnded(pod_kind()), 1_000);
+    assert!(effects.contains(&Effect::Engine(Event::PodDelete("uid-a".to_owned()))));
+}
+
+#[test]
+fn a_bad_object_is_named_once_and_stops_nothing() {
+    let mut store = store();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u"}});
+    let kind = Gvk::new("", "v1", "Node");
+    let effects = apply(&mut store, kind.clone(), node.clone());
+    assert!(matches!(&effects[..], [Effect::Skipped { .. }]), "{effects:?}");
+    assert!(apply(&mut store, kind.clone(), node).is_empty());
+    let wrong = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u2"}, "spec": 7});
+    assert!(matches!(&apply(&mut store, kind, wrong)[..], [Effect::Skipped { .. }]));
+}
+
+#[test]
+fn pods_of_others_only_hold_room() {
+    let mut store = store();
+    let mut other = pod("a", None);
+    other["spec"]["schedulerName"] = json!("default-scheduler");
+    assert!(apply(&mut store, pod_kind(), other.clone()).is_empty());
+    other["spec"]["nodeName"] = json!("n1");
+    let effects = apply(&mut store, pod_kind(), other);
+    assert!(!pods(&effects)[0].ours && pods(&effects)[0].gang.is_none());
+}
+
+#[test]
+fn a_deleted_pod_group_of_a_workload_is_made_again() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, job_kind(), job("2"));
+    store.apply(Change::ListEnded(job_kind()), 1_000);
+    let effects = apply(&mut store, pod_kind(), pod("a", None));
+    let mut object = creations(&effects)[0].clone();
+    object["metadata"]["uid"] = json!("pg-1");
+    let kind = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    apply(&mut store, kind.clone(), object.clone());
+    let effects = store.apply(Change::Deleted(kind, Box::new(object)), 2_000);
+    assert_eq!(creations(&effects).len(), 1);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Engine(Event::GangDelete(_)))));
+}
