@@ -80,6 +80,7 @@ pub enum Change {
 }
 
 /// What the store wants done.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the large variant, and none lives long")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Tell the engine.

@@ -54,27 +54,33 @@ fn end_lists(store: &mut Store) -> Vec<Effect> {
 }
 
 fn gangs(effects: &[Effect]) -> Vec<&GangFacts> {
-    let gang = |effect| match effect {
-        &Effect::Engine(Event::GangUpsert(ref facts)) => Some(facts),
-        _ => None,
-    };
-    effects.iter().filter_map(gang).collect()
+    let mut found = Vec::new();
+    for effect in effects {
+        if let Effect::Engine(Event::GangUpsert(facts)) = effect {
+            found.push(facts);
+        }
+    }
+    found
 }
 
 fn pods(effects: &[Effect]) -> Vec<&PodFacts> {
-    let pod = |effect| match effect {
-        &Effect::Engine(Event::PodUpsert(ref facts)) => Some(facts),
-        _ => None,
-    };
-    effects.iter().filter_map(pod).collect()
+    let mut found = Vec::new();
+    for effect in effects {
+        if let Effect::Engine(Event::PodUpsert(facts)) = effect {
+            found.push(facts);
+        }
+    }
+    found
 }
 
 fn creations(effects: &[Effect]) -> Vec<&Value> {
-    let created = |effect| match effect {
-        &Effect::CreatePodGroup(_, ref object) => Some(&**object),
-        _ => None,
-    };
-    effects.iter().filter_map(created).collect()
+    let mut found = Vec::new();
+    for effect in effects {
+        if let Effect::CreatePodGroup(_, object) = effect {
+            found.push(&**object);
+        }
+    }
+    found
 }
 
 #[test]
@@ -130,7 +136,8 @@ fn an_owner_that_never_comes_is_given_up() {
 fn fields_of_people_are_kept_and_nothing_equal_is_written() {
     let mut store = store();
     end_lists(&mut store);
-    apply(&mut store, job_kind(), job("2"));
+    store.apply(Change::ListStarted(job_kind()), 1_000);
+    store.apply(Change::Listed(job_kind(), Box::new(job("2"))), 1_000);
     store.apply(Change::ListEnded(job_kind()), 1_000);
     let effects = apply(&mut store, pod_kind(), pod("a", None));
     let mut object = creations(&effects)[0].clone();
@@ -187,7 +194,8 @@ fn pods_of_others_only_hold_room() {
 fn a_deleted_pod_group_of_a_workload_is_made_again() {
     let mut store = store();
     end_lists(&mut store);
-    apply(&mut store, job_kind(), job("2"));
+    store.apply(Change::ListStarted(job_kind()), 1_000);
+    store.apply(Change::Listed(job_kind(), Box::new(job("2"))), 1_000);
     store.apply(Change::ListEnded(job_kind()), 1_000);
     let effects = apply(&mut store, pod_kind(), pod("a", None));
     let mut object = creations(&effects)[0].clone();
