@@ -2,7 +2,7 @@
 CARGO ?= cargo
 BERTH := target/debug/berth
 
-.PHONY: demo test lint bench engine e2e
+.PHONY: demo demo-cluster test lint bench engine e2e
 
 ## demo: the seed stories, offline: no cluster needed.
 demo:
@@ -12,6 +12,12 @@ demo:
 		echo; echo "=== $$story"; sed -n 's/^# //p' "$$story/README.md" | head -1; echo; \
 		$(BERTH) simulate "$$story" || exit 1; \
 	done
+
+## demo-cluster: the seed story on a real API server: KUBECONFIG's after asking, else a control plane of its own.
+demo-cluster:
+	@echo "Building berth and the demo ..." >&2
+	@$(CARGO) build --locked --quiet -p berth -p berth-demo --bins
+	@$(CARGO) run --locked --quiet -p berth-demo
 
 ## test: formatting, lints and every test.
 test: lint

@@ -10,7 +10,7 @@ use berth_api::pod_group::PodGroup;
 use berth_harness::{ControlPlane, NodeSpec, Options, wait_for};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Client, discovery};
 use serde_json::{Value, json};
@@ -118,6 +118,28 @@ impl Rig {
         jobs.create(&PostParams::default(), &job).await.unwrap();
     }
 
+    /// Like `job`, with indexes, so that names tell the pods apart.
+    pub(crate) async fn indexed_job(&self, name: &str, pods: u32, annotations: Value) {
+        self.create(&json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": 100,
+                "template": {"spec": gpu_pod_spec()},
+            },
+        }))
+        .await;
+    }
+
+    /// Removes a policy of the API server and the binding of the same name.
+    pub(crate) async fn delete_policy(&self, name: &str) {
+        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+            let gvk = kube::core::GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&gvk, &plural(kind)));
+            api.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+    }
+
     /// Node by pod, once `count` pods whose name starts with `prefix` are bound.
     pub(crate) async fn bound(&self, prefix: &str, count: usize, within: Duration) -> BTreeMap<String, String> {
         wait_for(&format!("{count} pods {prefix}* to be bound"), within, || async {
@@ -211,4 +233,9 @@ pub(crate) fn two_regions(each: u32) -> Vec<NodeSpec> {
         }
     }
     nodes
+}
+
+fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    lower.strip_suffix('y').map_or_else(|| format!("{lower}s"), |stem| format!("{stem}ies"))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_harness::NodeSpec;
+use berth_harness::{NodeSpec, wait_for};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
@@ -173,4 +173,56 @@ async fn handwritten_group_is_used_as_it_is() {
     let bound = rig.pods().get("a").await.unwrap();
     assert!(!bound.metadata.labels.unwrap_or_default().contains_key("kai.scheduler/subgroup-name"));
     assert_eq!(rig.pod_groups().list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+/// A policy of the API server that refuses the Binding of one pod of a gang for good.
+async fn refuse_bindings_of(rig: &Rig, prefix: &str) {
+    rig.create(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "refuse"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"],
+            }]},
+            "validations": [{"expression": format!("!object.metadata.name.startsWith('{prefix}')"), "message": "not this one"}],
+        },
+    }))
+    .await;
+    rig.create(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "refuse"}, "spec": {"policyName": "refuse", "validationActions": ["Deny"]},
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_for_good_the_gang_is_released_and_tried_again() {
+    let mut rig = Rig::new(two_regions(2)).await;
+    rig.topology("cluster-topology", &[REGION, ZONE]).await;
+    refuse_bindings_of(&rig, "half-1-").await;
+    // The policy takes effect a moment later.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    rig.start_berth();
+    rig.ready().await;
+    rig.indexed_job("half", 2, required_region()).await;
+    let first = rig.bound("half-0-", 1, SOON).await;
+    let (reason, message) = rig.waits("half-1-").await;
+    assert_eq!(reason, "BindRefused");
+    assert!(message.contains("not this one"), "{message}");
+    // Half a gang is no gang: what is bound is evicted after the grace period, and its controller makes a new pod.
+    let bound = first.keys().next().unwrap();
+    wait_for("the bound half to be evicted", SOON, || async {
+        match rig.pods().get_opt(bound).await {
+            Ok(None) => Ok(Some(())),
+            other => Err(format!("{other:?}").chars().take(80).collect::<String>()),
+        }
+    })
+    .await
+    .unwrap();
+    assert!(rig.http("/metrics").await.contains("berth_gangs_released_total 1"));
+    rig.delete_policy("refuse").await;
+    let places = rig.bound("half-", 2, Duration::from_secs(180)).await;
+    let regions: BTreeSet<&str> = places.values().map(|node| region(node)).collect();
+    assert_eq!(regions.len(), 1, "{places:?}");
 }
