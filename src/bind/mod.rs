@@ -21,8 +21,8 @@ use tracing::{info, warn};
 use crate::telemetry::Metrics;
 pub use request::Victim;
 
-/// Bindings at a time unless `--bind-concurrency` says otherwise: over one HTTP/2 connection, 64 keep an API server busy
-/// (a Binding takes 2 to 10 ms there) and stay far below its 100 streams and 200 mutating requests in flight.
+/// Bindings at a time unless `--bind-concurrency` says otherwise: 64 pooled connections keep an API server busy (a Binding
+/// takes 2 to 10 ms there) and stay far below the 200 mutating requests that it takes in flight by default.
 pub const DEFAULT_CONCURRENCY: usize = 64;
 
 /// How long a stop waits for Bindings under way: longer than one request may take.

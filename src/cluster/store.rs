@@ -220,7 +220,12 @@ impl Store {
     }
 
     fn check_synced(&mut self) {
-        if !self.synced && self.kinds.values().all(|kind| kind.state != KindState::Syncing) {
+        // Without nodes and pods there is no knowing what is free; without the other kinds there is.
+        let listed = |(kind, entry): (&(String, String), &Kind)| match kind.1.as_str() {
+            "Node" | "Pod" => entry.state == KindState::Synced,
+            _ => entry.state != KindState::Syncing,
+        };
+        if !self.synced && self.kinds.iter().all(listed) {
             self.synced = true;
             self.effects.push(Effect::Engine(Event::Synced));
         }

@@ -93,14 +93,17 @@ impl Watch {
                     continue;
                 }
             };
-            let (name, change) = match ended {
+            let (name, change) = match &ended {
                 Ended::Closed => return,
                 Ended::Absent => ("absent", Change::Absent(self.gvk.clone())),
                 Ended::Forbidden => ("forbidden", Change::Forbidden(self.gvk.clone())),
             };
             if reported != name {
                 reported = name;
-                info!(kind = %self.gvk.kind, group = %self.gvk.group, state = name, "kind can't be watched now");
+                match ended {
+                    Ended::Forbidden => warn!(kind = %self.gvk.kind, group = %self.gvk.group, "kind may not be watched"),
+                    _ => info!(kind = %self.gvk.kind, group = %self.gvk.group, "kind is not served; looking for it again and again"),
+                }
                 if self.changes.send(change).await.is_err() {
                     return;
                 }

@@ -5,6 +5,7 @@
 
 mod flights;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -284,8 +285,8 @@ impl Scheduler {
             self.flights.whole(gang);
         }
         let waiting = |uid: &String| matches!(self.world.pod_state(uid), Some((PodState::Pending, _)));
-        let pending: Vec<String> = if report.reasons.is_empty() {
-            Vec::new()
+        let pending: BTreeSet<String> = if report.reasons.is_empty() {
+            BTreeSet::new()
         } else {
             let directory = self.directory.lock();
             let members = directory.gang(gang).into_iter().flat_map(|entry| entry.members.keys());

@@ -158,7 +158,7 @@ impl Writer {
     }
 
     /// A gang's report changed. `pending` are its pods (by UID) that wait.
-    pub fn report(&self, report: GangReport, pending: &[String]) {
+    pub fn report(&self, report: GangReport, pending: &BTreeSet<String>) {
         let waits = report.reasons.first();
         let members: Vec<(String, ObjectKey)> = {
             let directory = self.0.directory.lock();

@@ -105,3 +105,23 @@ async fn killed_in_the_middle_and_started_again() {
     let groups = rig.pod_groups().list(&ListParams::default()).await.unwrap();
     assert_eq!(groups.items.len(), GANGS as usize);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_wait_already_are_bound_in_seconds() {
+    let mut rig = Rig::new(nodes()).await;
+    rig.topology("t", &[RACK]).await;
+    create_gangs(&rig).await;
+    while rig.pods().list(&ListParams::default()).await.unwrap().items.len() < PODS {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let started = Instant::now();
+    rig.start_berth();
+    let places = rig.bound("g", PODS, LOAD).await;
+    eprintln!("1000 waiting pods bound {:?} after the start of the process", started.elapsed());
+    check_exact(&places);
+    let metrics = rig.http("/metrics").await;
+    for name in ["berth_pass_seconds_sum", "berth_passes_total", "process_resident_memory_bytes", "process_cpu_seconds_total", "berth_binding_seconds_sum"] {
+        eprintln!("{}", metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default());
+    }
+    assert!(started.elapsed() < Duration::from_secs(60));
+}

@@ -106,6 +106,13 @@ pub(crate) async fn clean_up(client: &Client, crds: Vec<String>, nodes: Vec<Node
     }
     let topologies: Api<Topology> = Api::all(client.clone());
     note("Topology", topologies.delete(NAME, &now).await.map(|_| ()));
+    // The namespace goes when everything in it is gone.
+    for _ in 0..60 {
+        match namespaces.get_opt(NAME).await {
+            Ok(Some(_)) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
+            _ => break,
+        }
+    }
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for name in crds {
         note(&name, api.delete(&name, &now).await.map(|_| ()));

@@ -10,7 +10,7 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -44,7 +44,17 @@ fn nodes() -> Vec<NodeSpec> {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
+    match demo().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("demo: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn demo() -> anyhow::Result<()> {
     match std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty()) {
         Some(path) => {
             let config = kube::Config::infer().await.context("reading KUBECONFIG")?;
