@@ -2,7 +2,7 @@
 CARGO ?= cargo
 BERTH := target/debug/berth
 
-.PHONY: demo test lint bench engine
+.PHONY: demo test lint bench engine e2e
 
 ## demo: the seed stories, offline: no cluster needed.
 demo:
@@ -26,6 +26,11 @@ test: lint
 lint:
 	@echo "Checking (the first build compiles all dependencies, some minutes) ..." >&2
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+## e2e: the scheduler on a real control plane, built from source the first time.
+e2e:
+	@echo "Running on a real control plane (the first time its programs are built: a quarter of an hour on two cores) ..." >&2
+	$(CARGO) test --locked -p berth --test e2e -- --test-threads=1
 
 ## bench: decisions per second and memory, printed.
 bench:

@@ -3,8 +3,14 @@
 //! Modules in reading order: facts come in (`cluster`, `grouping`), the engine
 //! (package `berth-engine`) decides, and answers go out (`explain`, `simulate`, `cli`).
 
+pub mod bind;
 pub mod cli;
+pub mod clock;
 pub mod cluster;
 pub mod explain;
 pub mod grouping;
+pub mod http;
+pub mod scheduler;
 pub mod simulate;
+pub mod status;
+pub mod telemetry;

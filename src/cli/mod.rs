@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 pub mod generate;
 pub mod render;
+pub mod run;
 pub mod simulate;
 
 /// Everything asked for holds.
@@ -30,6 +31,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
+    /// Schedule the pods of a cluster.
+    Run(run::Arguments),
 }
 
 /// Runs the command that the process was started with.
@@ -40,6 +43,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
+        Command::Run(arguments) => run::run(&arguments),
     };
     let result = result.and_then(|code| out.flush().map(|()| code).map_err(anyhow::Error::from));
     match result {

@@ -1,0 +1,372 @@
+//! The gangs part of the store: derived from workloads or written by hand, and the PodGroup objects that mirror them.
+//!
+//! A derived gang is told to the engine at once; its PodGroup is created alongside and afterwards changed only where it
+//! differs, never in the fields that belong to people (queue, markUnschedulable, schedulingBackoff, node pool).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::keys;
+use berth_api::pod_group::PodGroup;
+use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Map, Value, json};
+
+use super::convert::{self, Membership};
+use super::directory::Member;
+use super::raw;
+use super::store::{Bad, Store, typed};
+use super::Effect;
+use crate::grouping::{Group, Grouping, group_pod};
+
+/// A PodGroup write that had no visible effect is tried again after this time: a lost request, or a webhook that undoes it.
+const REWRITE_AFTER_MILLIS: Millis = 60_000;
+
+/// A gang, from either side.
+#[derive(Default)]
+pub(super) struct Gang {
+    /// UID under which the engine knows it.
+    pub(super) engine_uid: String,
+    /// Pods.
+    members: BTreeSet<String>,
+    /// As its workload describes it, and by which pod.
+    derived: Option<(String, Box<Group>)>,
+    /// The object in the API.
+    object: Option<(PodGroup, Value)>,
+    /// Told to the engine.
+    told: Option<GangFacts>,
+    /// Last write asked for: what, and when.
+    written: Option<(Value, Millis)>,
+}
+
+impl Store {
+    /// Finds the group of a pod whose owners are known. False when its gang is not ours to derive.
+    pub(super) fn group(&mut self, uid: &str, pod: &Pod) -> bool {
+        let grouping = group_pod(pod, &self.owners, &self.priorities.context());
+        match grouping {
+            Grouping::External(external) => {
+                let membership = Membership {
+                    gang: external.name,
+                    subgroup: external.subgroup,
+                    index: external.index,
+                    leader: false,
+                    unsupported: external.unsupported,
+                };
+                self.join(uid, membership);
+            }
+            Grouping::Group(group) => {
+                let marked = Membership::written_on(pod).gang;
+                if group.unread_owner.is_some() && raw::node_of(pod).is_some() && marked.is_some() {
+                    return false;
+                }
+                let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
+                let mut unsupported = group.unsupported.clone();
+                unsupported.extend(group.pod_problem.as_ref().map(|problem| problem.key.clone()));
+                let membership = Membership {
+                    gang: Some(group.name.clone()),
+                    subgroup: group.subgroup.clone(),
+                    index: group.index,
+                    leader: false,
+                    unsupported,
+                };
+                self.join(uid, membership);
+                let gang = self.gangs.entry(key.clone()).or_default();
+                let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
+                if !gang.derived.as_ref().is_some_and(keeps) {
+                    gang.derived = Some((uid.to_owned(), group));
+                }
+                self.refresh_gang(&key);
+            }
+        }
+        true
+    }
+
+    /// Moves a pod to a gang, or to none.
+    pub(super) fn join(&mut self, uid: &str, membership: Membership) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let namespace = raw::pod_key(&entry.pod).namespace;
+        let key = membership.gang.clone().map(|name| ObjectKey::new(namespace, name));
+        entry.membership = membership;
+        let before = std::mem::replace(&mut entry.gang, key.clone());
+        if before == key {
+            return;
+        }
+        if let Some(before) = before {
+            if let Some(gang) = self.gangs.get_mut(&before) {
+                gang.members.remove(uid);
+                if gang.members.is_empty() {
+                    gang.derived = None;
+                }
+                self.directory.lock().remove_member(&gang.engine_uid, uid);
+            }
+            self.refresh_gang(&before);
+        }
+        if let Some(key) = key {
+            self.gangs.entry(key.clone()).or_default().members.insert(uid.to_owned());
+            self.refresh_gang(&key);
+        }
+    }
+
+    /// Writes what the writers must know of a pod into the directory.
+    pub(super) fn note_member(&self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        let Some(gang) = entry.gang.as_ref().and_then(|key| self.gangs.get(key)) else { return };
+        if !gang.engine_uid.is_empty() {
+            self.directory.lock().gang_mut(&gang.engine_uid).members.insert(uid.to_owned(), member(&entry.pod));
+        }
+    }
+
+    pub(super) fn pod_group_applied(&mut self, object: &Value) -> Result<(), Bad> {
+        let group: PodGroup = typed(object)?;
+        let key = raw::key(object);
+        let gang = self.gangs.entry(key.clone()).or_default();
+        gang.object = Some((group, object["status"].clone()));
+        self.refresh_gang(&key);
+        Ok(())
+    }
+
+    pub(super) fn pod_group_deleted(&mut self, uid: &str) {
+        let has_it = |gang: &Gang| gang.object.as_ref().is_some_and(|(group, _)| group.metadata.uid.as_deref() == Some(uid));
+        let keys: Vec<ObjectKey> = self.gangs.iter().filter(|(_, gang)| has_it(gang)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if let Some(gang) = self.gangs.get_mut(&key) {
+                gang.object = None;
+                gang.written = None;
+            }
+            self.refresh_gang(&key);
+        }
+    }
+
+    pub(super) fn refresh_all_gangs(&mut self) {
+        let keys: Vec<ObjectKey> = self.gangs.keys().cloned().collect();
+        for key in keys {
+            self.refresh_gang(&key);
+        }
+    }
+
+    pub(super) fn tick_gangs(&mut self) {
+        let late = |gang: &Gang| gang.written.as_ref().is_some_and(|(_, at)| self.now - at >= REWRITE_AFTER_MILLIS);
+        let keys: Vec<ObjectKey> = self.gangs.iter().filter(|(_, gang)| late(gang)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if let Some(gang) = self.gangs.get_mut(&key) {
+                gang.written = None;
+            }
+            self.refresh_gang(&key);
+        }
+    }
+
+    /// Brings the engine, the directory and the object in line with what is known of a gang.
+    pub(super) fn refresh_gang(&mut self, key: &ObjectKey) {
+        let Some(gang) = self.gangs.get(key) else { return };
+        if gang.derived.is_none() && gang.object.is_none() {
+            self.forget_gang(key);
+            return;
+        }
+        match self.facts_of(gang) {
+            Ok(facts) => self.tell_gang(key, facts),
+            Err(bad) => self.skip("PodGroup", &format!("{}/{}", key.namespace, key.name), bad),
+        }
+        self.note_gang(key);
+        self.write_gang(key);
+    }
+
+    fn facts_of(&self, gang: &Gang) -> Result<GangFacts, Bad> {
+        let Some((_, group)) = &gang.derived else {
+            let (object, _) = gang.object.as_ref().ok_or_else(|| Bad { object: String::new(), message: String::new() })?;
+            return Ok(convert::gang_facts(object, "", &self.priorities)?);
+        };
+        let mut facts = convert::derived_gang_facts(group, &self.priorities)?;
+        if let Some((object, _)) = &gang.object {
+            // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
+            if let Some(queue) = &object.spec.queue {
+                facts.queue.clone_from(queue);
+            }
+            if facts.constraint == ConstraintFacts::default() {
+                facts.constraint = convert::gang_facts(object, "", &self.priorities)?.constraint;
+            }
+        }
+        facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
+        let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
+        let oldest = members.map(|entry| convert::created_millis(&entry.pod.metadata)).min();
+        facts.created = gang.told.as_ref().map(|told| told.created).or(oldest).unwrap_or(self.now);
+        Ok(facts)
+    }
+
+    fn tell_gang(&mut self, key: &ObjectKey, mut facts: GangFacts) {
+        let Some(gang) = self.gangs.get_mut(key) else { return };
+        let recreated = gang.derived.is_none() && !gang.engine_uid.is_empty() && gang.engine_uid != facts.uid;
+        if gang.derived.is_some() && !gang.engine_uid.is_empty() {
+            // Its object was seen first (after a restart): the same gang keeps its UID.
+            facts.uid.clone_from(&gang.engine_uid);
+        }
+        if gang.told.as_ref() == Some(&facts) {
+            return;
+        }
+        if recreated {
+            let old = std::mem::take(&mut gang.engine_uid);
+            self.directory.lock().remove(&old);
+            self.effects.push(Effect::Engine(Event::GangDelete(old)));
+        }
+        gang.engine_uid.clone_from(&facts.uid);
+        gang.told = Some(facts.clone());
+        self.effects.push(Effect::Engine(Event::GangUpsert(facts)));
+    }
+
+    fn forget_gang(&mut self, key: &ObjectKey) {
+        let Some(gang) = self.gangs.get_mut(key) else { return };
+        gang.told = None;
+        let uid = std::mem::take(&mut gang.engine_uid);
+        if gang.members.is_empty() {
+            self.gangs.remove(key);
+        }
+        if !uid.is_empty() {
+            self.directory.lock().remove(&uid);
+            self.tell(Event::GangDelete(uid));
+        }
+    }
+
+    fn note_gang(&mut self, key: &ObjectKey) {
+        let Some(gang) = self.gangs.get(key) else { return };
+        if gang.engine_uid.is_empty() {
+            return;
+        }
+        let mut directory = self.directory.lock();
+        let entry = directory.gang_mut(&gang.engine_uid);
+        entry.key = key.clone();
+        entry.handwritten = gang.derived.is_none();
+        entry.object_uid = gang.object.as_ref().and_then(|(object, _)| object.metadata.uid.clone());
+        entry.mark_unschedulable = gang.object.as_ref().is_none_or(|(object, _)| object.spec.mark_unschedulable != Some(false));
+        entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
+        if entry.members.len() != gang.members.len() {
+            let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(&self.pods.get(uid)?.pod))));
+            entry.members = pods.collect();
+        }
+    }
+
+    fn write_gang(&mut self, key: &ObjectKey) {
+        if !self.knows_pod_groups() {
+            return;
+        }
+        let now = self.now;
+        let Some(gang) = self.gangs.get_mut(key) else { return };
+        let Some((_, group)) = &gang.derived else { return };
+        let wanted = manifest(group);
+        let write = match &gang.object {
+            None => wanted,
+            Some((object, _)) => match difference(object, &wanted) {
+                Some(patch) => patch,
+                None => {
+                    gang.written = None;
+                    return;
+                }
+            },
+        };
+        if gang.written.as_ref().is_some_and(|(same, _)| *same == write) {
+            return;
+        }
+        gang.written = Some((write.clone(), now));
+        let effect = if gang.object.is_none() { Effect::CreatePodGroup } else { Effect::PatchPodGroup };
+        self.effects.push(effect(key.clone(), Box::new(write)));
+    }
+}
+
+fn member(pod: &Pod) -> Member {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let annotations = pod.metadata.annotations.as_ref();
+    Member {
+        key: raw::pod_key(pod),
+        has_controller: pod.metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true)),
+        node: raw::node_of(pod).map(str::to_owned),
+        leaving: pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed")),
+        decision: annotations.and_then(|all| all.get(keys::DECISION)).cloned(),
+        created: convert::created_millis(&pod.metadata),
+        condition: raw::unscheduled_condition(pod),
+    }
+}
+
+/// The PodGroup of a derived gang.
+fn manifest(group: &Group) -> Value {
+    json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": group.name,
+            "namespace": group.namespace,
+            "labels": group.labels,
+            "annotations": group.annotations,
+            "ownerReferences": [{
+                "apiVersion": group.owner.api_version,
+                "kind": group.owner.kind,
+                "name": group.owner.name,
+                "uid": group.owner.uid,
+            }],
+        },
+        "spec": serde_json::to_value(&group.spec).unwrap_or_default(),
+    })
+}
+
+/// Fields of the spec that the workload decides; the others are people's.
+const DERIVED_FIELDS: [&str; 8] = [
+    "minMember",
+    "minSubGroup",
+    "priorityClassName",
+    "preemptibility",
+    "preemptionDelay",
+    "stalenessGracePeriod",
+    "subGroups",
+    "topologyConstraint",
+];
+
+/// The merge patch that makes an existing PodGroup what its workload asks for; `None` when it is so already.
+fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    let mut spec = Map::new();
+    let existing = serde_json::to_value(&object.spec).unwrap_or_default();
+    for field in DERIVED_FIELDS {
+        let (old, new) = (&existing[field], &wanted["spec"][field]);
+        let keeps = field == "topologyConstraint" && is_empty(new);
+        if keeps || old == new || (is_empty(old) && is_empty(new)) {
+            continue;
+        }
+        spec.insert(field.to_owned(), new.clone());
+    }
+    if existing["queue"].is_null() && !is_empty(&wanted["spec"]["queue"]) {
+        spec.insert("queue".to_owned(), wanted["spec"]["queue"].clone());
+    }
+    let labels = missing(object.metadata.labels.as_ref(), &wanted["metadata"]["labels"], &[keys::QUEUE, keys::NODE_POOL]);
+    let annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
+    if spec.is_empty() && labels.is_empty() && annotations.is_empty() {
+        return None;
+    }
+    // The UID in a patch is a precondition: an object that was replaced in between is not touched.
+    let mut patch = json!({"metadata": {
+        "name": object.metadata.name, "namespace": object.metadata.namespace, "uid": object.metadata.uid,
+    }});
+    if !labels.is_empty() {
+        patch["metadata"]["labels"] = Value::Object(labels);
+    }
+    if !annotations.is_empty() {
+        patch["metadata"]["annotations"] = Value::Object(annotations);
+    }
+    if !spec.is_empty() {
+        patch["spec"] = Value::Object(spec);
+    }
+    Some(patch)
+}
+
+fn missing(have: Option<&BTreeMap<String, String>>, want: &Value, kept: &[&str]) -> Map<String, Value> {
+    let mut result = Map::new();
+    for (key, value) in want.as_object().into_iter().flatten() {
+        let old = have.and_then(|have| have.get(key));
+        let differs = old.map(String::as_str) != value.as_str();
+        if differs && !(old.is_some() && kept.contains(&key.as_str())) {
+            result.insert(key.clone(), value.clone());
+        }
+    }
+    result
+}

@@ -1,0 +1,487 @@
+//! The edge's memory: what must be kept of each object to form gangs, as a plain synchronous state machine.
+//!
+//! Guarantees: the engine hears of a pending pod of ours only when its owners are known (or known to be unreadable), each
+//! gang is told before its pods, and no call to the API is made per pod. An object that can't be read is skipped and named
+//! once. Knows no client and no clock; time arrives with each change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use berth_api::queue::Queue;
+use berth_api::topology::Topology;
+use berth_engine::facts::{Event, Millis, ObjectKey};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::convert::{self, Membership, Priorities};
+use super::directory::SharedDirectory;
+use super::gangs::Gang;
+use super::raw::{self, text};
+use super::{Change, Effect, Gvk};
+use crate::grouping::{ObjectId, OwnerLookup, Owners};
+
+/// An owner that a complete watch does not show within this time is gone: the walk ends below it.
+const OWNER_PATIENCE_MILLIS: Millis = 10_000;
+
+/// Skipped objects remembered, so that each is logged once: more than a person would read.
+const MAX_SKIPPED_NAMES: usize = 10_000;
+
+/// Kinds that must be listed before decisions begin.
+const BASE_KINDS: [(&str, &str, &str); 6] = [
+    ("", "v1", "Node"),
+    ("", "v1", "Pod"),
+    ("scheduling.run.ai", "v2alpha2", "PodGroup"),
+    ("scheduling.run.ai", "v2", "Queue"),
+    ("kai.scheduler", "v1alpha1", "Topology"),
+    ("scheduling.k8s.io", "v1", "PriorityClass"),
+];
+
+/// The kinds to watch from the start.
+#[must_use]
+pub fn base_kinds() -> Vec<Gvk> {
+    BASE_KINDS.iter().map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KindState {
+    Syncing,
+    Synced,
+    Absent,
+    Forbidden,
+}
+
+#[derive(Debug)]
+struct Kind {
+    state: KindState,
+    /// Live objects.
+    uids: BTreeSet<String>,
+    /// Objects of the list that is under way.
+    listed: Option<BTreeSet<String>>,
+}
+
+impl Kind {
+    fn new() -> Self {
+        Self { state: KindState::Syncing, uids: BTreeSet::new(), listed: None }
+    }
+}
+
+/// A pod of ours.
+pub(super) struct PodEntry {
+    /// The pod, cut down: much while it waits, little once it runs.
+    pub(super) pod: Box<Pod>,
+    /// It runs, and its shape was forgotten: the engine was told all there is.
+    pub(super) settled: bool,
+    /// Where grouping found it to belong.
+    pub(super) membership: Membership,
+    /// The gang it was told to be in.
+    pub(super) gang: Option<ObjectKey>,
+    /// Owners it depends on, to be told of their changes.
+    owners: Vec<String>,
+    /// Waits for an owner since.
+    waiting: Option<(ObjectId, Millis)>,
+}
+
+/// Owners by UID, and those that can't be read.
+#[derive(Default)]
+pub(super) struct OwnerCache {
+    by_uid: BTreeMap<String, Arc<Value>>,
+    unreadable: BTreeSet<String>,
+}
+
+impl Owners for OwnerCache {
+    fn get(&self, id: &ObjectId) -> OwnerLookup {
+        match self.by_uid.get(&id.uid) {
+            Some(object) => OwnerLookup::Found(Arc::clone(object)),
+            None if self.unreadable.contains(&id.uid) => OwnerLookup::Forbidden,
+            None => OwnerLookup::Missing,
+        }
+    }
+}
+
+/// The edge's memory.
+pub struct Store {
+    pub(super) scheduler_name: String,
+    kinds: BTreeMap<(String, String), Kind>,
+    pub(super) pods: BTreeMap<String, PodEntry>,
+    pub(super) owners: OwnerCache,
+    dependents: BTreeMap<String, BTreeSet<String>>,
+    fetching: BTreeSet<String>,
+    pub(super) gangs: BTreeMap<ObjectKey, Gang>,
+    pub(super) priorities: Priorities,
+    skipped: BTreeSet<String>,
+    synced: bool,
+    pub(super) directory: SharedDirectory,
+    pub(super) effects: Vec<Effect>,
+    pub(super) now: Millis,
+}
+
+/// What is wrong with an object, for the log.
+pub(super) struct Bad {
+    pub(super) object: String,
+    pub(super) message: String,
+}
+
+impl From<convert::ConvertError> for Bad {
+    fn from(error: convert::ConvertError) -> Self {
+        Self { object: error.object.clone(), message: error.to_string() }
+    }
+}
+
+/// Reads an object as its kind.
+pub(super) fn typed<K: DeserializeOwned>(object: &Value) -> Result<K, Bad> {
+    K::deserialize(object).map_err(|error| {
+        let key = raw::key(object);
+        let object = format!("{}/{} {}/{}", text(object, "/apiVersion"), text(object, "/kind"), key.namespace, key.name);
+        Bad { object, message: error.to_string() }
+    })
+}
+
+impl Store {
+    /// An empty memory.
+    #[must_use]
+    pub fn new(scheduler_name: &str, directory: SharedDirectory) -> Self {
+        Self {
+            scheduler_name: scheduler_name.to_owned(),
+            kinds: base_kinds().into_iter().map(|gvk| (gvk.group_kind(), Kind::new())).collect(),
+            pods: BTreeMap::new(),
+            owners: OwnerCache::default(),
+            dependents: BTreeMap::new(),
+            fetching: BTreeSet::new(),
+            gangs: BTreeMap::new(),
+            priorities: Priorities::shipped(),
+            skipped: BTreeSet::new(),
+            synced: false,
+            directory,
+            effects: Vec::new(),
+            now: 0,
+        }
+    }
+
+    /// Takes one change in and says what follows from it.
+    pub fn apply(&mut self, change: Change, now: Millis) -> Vec<Effect> {
+        self.now = now;
+        match change {
+            Change::ListStarted(gvk) => self.kind(&gvk).listed = Some(BTreeSet::new()),
+            Change::Listed(gvk, object) => {
+                let uid = raw::uid(&object).to_owned();
+                if let Some(listed) = &mut self.kind(&gvk).listed {
+                    listed.insert(uid);
+                }
+                self.applied(&gvk, &object);
+            }
+            Change::ListEnded(gvk) => self.list_ended(&gvk, KindState::Synced),
+            Change::Absent(gvk) => self.list_ended(&gvk, KindState::Absent),
+            Change::Forbidden(gvk) => self.list_ended(&gvk, KindState::Forbidden),
+            Change::Applied(gvk, object) => self.applied(&gvk, &object),
+            Change::Deleted(gvk, object) => self.deleted(&gvk, raw::uid(&object)),
+            Change::Unreadable(uid) => self.end_walk_at(&uid),
+            Change::Tick => self.tick(),
+        }
+        self.check_synced();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Pods of ours.
+    #[must_use]
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    fn kind(&mut self, gvk: &Gvk) -> &mut Kind {
+        self.kinds.entry(gvk.group_kind()).or_insert_with(Kind::new)
+    }
+
+    fn state(&self, group: &str, kind: &str) -> Option<KindState> {
+        self.kinds.get(&(group.to_owned(), kind.to_owned())).map(|kind| kind.state)
+    }
+
+    /// PodGroups are served and listed, so that one we do not know does not exist.
+    pub(super) fn knows_pod_groups(&self) -> bool {
+        self.state("scheduling.run.ai", "PodGroup") == Some(KindState::Synced)
+    }
+
+    fn list_ended(&mut self, gvk: &Gvk, state: KindState) {
+        let kind = self.kind(gvk);
+        kind.state = state;
+        let listed = kind.listed.take().unwrap_or_default();
+        let gone: Vec<String> = kind.uids.difference(&listed).cloned().collect();
+        for uid in gone {
+            self.deleted(gvk, &uid);
+        }
+        if gvk.kind == "PodGroup" {
+            self.refresh_all_gangs();
+        }
+        let pods: Vec<String> = self.pods.iter().filter(|(_, entry)| entry.waits_for(gvk)).map(|(uid, _)| uid.clone()).collect();
+        for pod in pods {
+            self.regroup(&pod);
+        }
+    }
+
+    fn check_synced(&mut self) {
+        if !self.synced && self.kinds.values().all(|kind| kind.state != KindState::Syncing) {
+            self.synced = true;
+            self.effects.push(Effect::Engine(Event::Synced));
+        }
+    }
+
+    fn applied(&mut self, gvk: &Gvk, object: &Value) {
+        let uid = raw::uid(object).to_owned();
+        self.kind(gvk).uids.insert(uid.clone());
+        if let Err(bad) = self.try_apply(gvk, uid.clone(), object) {
+            self.skip(&gvk.kind, &uid, bad);
+        }
+    }
+
+    fn try_apply(&mut self, gvk: &Gvk, uid: String, object: &Value) -> Result<(), Bad> {
+        match (gvk.group.as_str(), gvk.kind.as_str()) {
+            ("", "Node") => self.tell(Event::NodeUpsert(convert::node_facts(&typed::<Node>(object)?)?)),
+            ("", "Pod") => self.pod_applied(uid, object)?,
+            ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
+            ("scheduling.run.ai", "Queue") => self.tell(Event::QueueUpsert(convert::queue_facts(&typed::<Queue>(object)?)?)),
+            ("kai.scheduler", "Topology") => {
+                self.tell(Event::TopologyUpsert(convert::topology_facts(&typed::<Topology>(object)?)?));
+            }
+            ("scheduling.k8s.io", "PriorityClass") => {
+                let before = self.priorities.clone();
+                self.priorities.insert(&typed::<PriorityClass>(object)?);
+                if before != self.priorities {
+                    self.regroup_all();
+                }
+            }
+            _ => self.owner_applied(uid, object),
+        }
+        Ok(())
+    }
+
+    fn deleted(&mut self, gvk: &Gvk, uid: &str) {
+        self.kind(gvk).uids.remove(uid);
+        match (gvk.group.as_str(), gvk.kind.as_str()) {
+            ("", "Node") => self.tell(Event::NodeDelete(uid.to_owned())),
+            ("", "Pod") => self.pod_deleted(uid),
+            ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
+            ("scheduling.run.ai", "Queue") => self.tell(Event::QueueDelete(uid.to_owned())),
+            ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
+            // The value of a deleted class stays with the gangs that use it, as it does on pods.
+            ("scheduling.k8s.io", "PriorityClass") => {}
+            _ => {
+                self.owners.by_uid.remove(uid);
+            }
+        }
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.effects.push(Effect::Engine(event));
+    }
+
+    pub(super) fn skip(&mut self, kind: &str, uid: &str, bad: Bad) {
+        let once = format!("{uid}|{}", bad.message);
+        if self.skipped.len() < MAX_SKIPPED_NAMES && self.skipped.insert(once) {
+            self.effects.push(Effect::Skipped { kind: kind.to_owned(), object: bad.object, message: bad.message });
+        }
+    }
+
+    // ---- pods ----
+
+    fn pod_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
+        let ours = text(object, "/spec/schedulerName") == self.scheduler_name;
+        if !ours {
+            if !text(object, "/spec/nodeName").is_empty() {
+                let facts = convert::pod_facts(&typed::<Pod>(object)?, &Membership::default(), &self.scheduler_name)?;
+                self.tell(Event::PodUpsert(facts));
+            }
+            return Ok(());
+        }
+        let pod = raw::trim_pod(typed::<Pod>(object)?);
+        let regroup = self.pods.get(&uid).is_none_or(|entry| entry.waiting.is_some() || grouping_changed(&entry.pod, &pod));
+        let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
+        *entry.pod = pod;
+        entry.settled = false;
+        if regroup { self.regroup(&uid) } else { self.tell_pod(&uid) }
+        Ok(())
+    }
+
+    /// Finds the gang of a pod again and tells the engine.
+    pub(super) fn regroup(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        let pod = entry.pod.clone();
+        let missing = self.walk(uid, &pod);
+        let runs = raw::node_of(&pod).is_some();
+        let marked = Membership::written_on(&pod);
+        if missing && !runs {
+            return;
+        }
+        // A pod that runs counts in the gang it is marked with, whatever becomes of its owners.
+        if missing || !self.group(uid, &pod) {
+            self.join(uid, marked);
+        }
+        self.tell_pod(uid);
+    }
+
+    fn regroup_all(&mut self) {
+        let pods: Vec<String> = self.pods.keys().cloned().collect();
+        for pod in pods {
+            self.regroup(&pod);
+        }
+        self.refresh_all_gangs();
+    }
+
+    fn tell_pod(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let runs = raw::node_of(&entry.pod).is_some();
+        if entry.settled || (entry.waiting.is_some() && !runs) {
+            return;
+        }
+        let converted = convert::pod_facts(&entry.pod, &entry.membership, &self.scheduler_name);
+        if runs && entry.waiting.is_none() {
+            entry.settled = true;
+            *entry.pod = raw::trim_bound(std::mem::take(&mut *entry.pod));
+        }
+        match converted {
+            Ok(facts) => {
+                self.note_member(uid);
+                self.tell(Event::PodUpsert(facts));
+            }
+            Err(error) => self.skip("Pod", uid, error.into()),
+        }
+    }
+
+    fn pod_deleted(&mut self, uid: &str) {
+        self.set_dependencies(uid, Vec::new(), None);
+        self.join(uid, Membership::default());
+        self.pods.remove(uid);
+        self.tell(Event::PodDelete(uid.to_owned()));
+    }
+
+    // ---- owners ----
+
+    /// Follows the owners of a pod and remembers them. True when one is still to come.
+    fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
+        let chain = crate::grouping::walk(pod, &self.owners);
+        let mut known: Vec<String> = chain.owners.iter().map(|owner| raw::uid(owner).to_owned()).collect();
+        let missing = chain.unread.map(|unread| unread.id).filter(|id| {
+            known.push(id.uid.clone());
+            !self.owners.unreadable.contains(&id.uid) && known.len() < MAX_CHAIN
+        });
+        let missing = missing.filter(|id| self.await_owner(id));
+        let waits = missing.is_some();
+        self.set_dependencies(uid, known, missing);
+        waits
+    }
+
+    /// Sees to it that an owner arrives. False when it can't.
+    fn await_owner(&mut self, id: &ObjectId) -> bool {
+        match self.state(id.group(), &id.kind) {
+            None => {
+                let gvk = Gvk::new(id.group(), id.version(), &id.kind);
+                self.kinds.insert(gvk.group_kind(), Kind::new());
+                self.effects.push(Effect::Watch(gvk));
+            }
+            Some(KindState::Absent) => {
+                self.owners.unreadable.insert(id.uid.clone());
+                return false;
+            }
+            Some(KindState::Forbidden) => {
+                if self.fetching.insert(id.uid.clone()) {
+                    self.effects.push(Effect::Fetch(id.clone()));
+                }
+            }
+            Some(KindState::Syncing | KindState::Synced) => {}
+        }
+        true
+    }
+
+    fn set_dependencies(&mut self, uid: &str, owners: Vec<String>, missing: Option<ObjectId>) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let before = std::mem::replace(&mut entry.owners, owners.clone());
+        let waited = entry.waiting.take();
+        entry.waiting = missing.map(|missing| match waited {
+            Some((same, since)) if same.uid == missing.uid => (same, since),
+            _ => (missing, self.now),
+        });
+        if before == owners {
+            return;
+        }
+        for owner in before {
+            if let Some(pods) = self.dependents.get_mut(&owner) {
+                pods.remove(uid);
+                if pods.is_empty() {
+                    self.dependents.remove(&owner);
+                }
+            }
+        }
+        for owner in owners {
+            self.dependents.entry(owner).or_default().insert(uid.to_owned());
+        }
+    }
+
+    fn owner_applied(&mut self, uid: String, object: &Value) {
+        let trimmed = raw::trim_owner(object);
+        self.fetching.remove(&uid);
+        let was_unreadable = self.owners.unreadable.remove(&uid);
+        if !was_unreadable && self.owners.by_uid.get(&uid).is_some_and(|owner| **owner == trimmed) {
+            return;
+        }
+        self.owners.by_uid.insert(uid.clone(), Arc::new(trimmed));
+        self.regroup_dependents(&uid);
+    }
+
+    fn regroup_dependents(&mut self, owner: &str) {
+        for pod in self.dependents.get(owner).cloned().unwrap_or_default() {
+            self.regroup(&pod);
+        }
+    }
+
+    fn end_walk_at(&mut self, uid: &str) {
+        self.fetching.remove(uid);
+        self.owners.unreadable.insert(uid.to_owned());
+        self.regroup_dependents(uid);
+    }
+
+    fn tick(&mut self) {
+        let mut gone = BTreeSet::new();
+        for (owner, since) in self.pods.values().filter_map(|entry| entry.waiting.as_ref()) {
+            let synced = self.state(owner.group(), &owner.kind) == Some(KindState::Synced);
+            if synced && self.now - since >= OWNER_PATIENCE_MILLIS {
+                gone.insert(owner.uid.clone());
+            }
+        }
+        for uid in gone {
+            self.end_walk_at(&uid);
+        }
+        // Verdicts about owners that no pod names any more are forgotten.
+        let dependents = &self.dependents;
+        self.owners.unreadable.retain(|uid| dependents.contains_key(uid));
+        self.fetching.retain(|uid| dependents.contains_key(uid));
+        self.tick_gangs();
+    }
+}
+
+/// Owners followed at most, as in grouping: a longer chain is a cycle, and none of it is still to come.
+const MAX_CHAIN: usize = 16;
+
+/// Whether what grouping reads of a pod changed.
+fn grouping_changed(before: &Pod, after: &Pod) -> bool {
+    before.metadata.labels != after.metadata.labels
+        || before.metadata.annotations != after.metadata.annotations
+        || before.metadata.owner_references != after.metadata.owner_references
+        || raw::node_of(before) != raw::node_of(after)
+}
+
+impl PodEntry {
+    fn new() -> Self {
+        Self {
+            pod: Box::default(),
+            settled: false,
+            membership: Membership::default(),
+            gang: None,
+            owners: Vec::new(),
+            waiting: None,
+        }
+    }
+
+    fn waits_for(&self, gvk: &Gvk) -> bool {
+        self.waiting.as_ref().is_some_and(|(owner, _)| owner.group() == gvk.group && owner.kind == gvk.kind)
+    }
+}

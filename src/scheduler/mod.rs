@@ -1,0 +1,296 @@
+//! The loop: events in, the engine's pass, decisions out. It owns the model and runs on a thread of its own.
+//!
+//! Event driven: it wakes for an event, for the moment that the engine asked for, or for the heartbeat. It makes no call
+//! to the API. What is in flight is bounded: above the limit it takes events in but does not decide.
+
+mod flights;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_engine::facts::{BindResult, Event, Millis};
+use berth_engine::outcome::{Code, Decision, GangState, PodState};
+use berth_engine::policy::Policy;
+use berth_engine::schedule::schedule;
+use berth_engine::world::World;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, info, warn};
+
+use crate::bind::{Command, Victim};
+use crate::clock::now_millis;
+use crate::cluster::directory::SharedDirectory;
+use crate::http::Health;
+use crate::status::Writer;
+use crate::telemetry::Metrics;
+use flights::Flights;
+
+/// Events between the store and the engine; a full queue slows the watches down.
+pub const EVENT_QUEUE: usize = 16_384;
+
+/// Events taken in before the next pass: enough to swallow a burst, few enough to decide within a fraction of a second.
+const MAX_BATCH: usize = 4_096;
+
+/// Bindings in flight above which nothing more is decided: seconds of work for any API server.
+const MAX_IN_FLIGHT: usize = 20_000;
+
+/// The loop turns at least this often.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
+const TURNS_PER_COUNT: u64 = 10;
+
+/// The engine thread.
+pub struct Scheduler {
+    world: World,
+    policy: Policy,
+    events: mpsc::Receiver<Event>,
+    results: mpsc::UnboundedReceiver<Event>,
+    binder: Option<mpsc::UnboundedSender<Command>>,
+    writer: Writer,
+    directory: SharedDirectory,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    flights: Flights,
+    synced: bool,
+    looked_back: bool,
+    wakeup: Option<Millis>,
+    turns: u64,
+    /// Start of the process: makes decision marks unique over restarts.
+    epoch: Millis,
+}
+
+/// What the loop is joined to.
+pub struct Wiring {
+    /// From the store.
+    pub events: mpsc::Receiver<Event>,
+    /// From the binder.
+    pub results: mpsc::UnboundedReceiver<Event>,
+    /// To the binder.
+    pub binder: mpsc::UnboundedSender<Command>,
+    /// To the API.
+    pub writer: Writer,
+    /// Who is in which gang.
+    pub directory: SharedDirectory,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Heartbeat.
+    pub health: Arc<Health>,
+}
+
+impl Scheduler {
+    /// A loop with an empty model.
+    #[must_use]
+    pub fn new(policy: Policy, wiring: Wiring) -> Self {
+        Self {
+            world: World::new(),
+            policy,
+            events: wiring.events,
+            results: wiring.results,
+            binder: Some(wiring.binder),
+            writer: wiring.writer,
+            directory: wiring.directory,
+            metrics: wiring.metrics,
+            health: wiring.health,
+            flights: Flights::default(),
+            synced: false,
+            looked_back: false,
+            wakeup: None,
+            turns: 0,
+            epoch: now_millis(),
+        }
+    }
+
+    /// Runs until told to stop. Call it on a thread that may block.
+    pub fn run(mut self, handle: &Handle, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            let Some(batch) = handle.block_on(self.next_batch(&mut stop)) else { break };
+            let now = now_millis();
+            self.health.beat(now);
+            for event in batch {
+                self.take(event, now);
+            }
+            if *stop.borrow() {
+                break;
+            }
+            self.turn(now);
+        }
+        // Dropping the sender tells the binder to finish what is under way.
+        self.binder = None;
+        info!("engine stopped");
+    }
+
+    /// Waits for something to do and takes what is there. `None` ends the loop.
+    async fn next_batch(&mut self, stop: &mut watch::Receiver<bool>) -> Option<Vec<Event>> {
+        let asked = self.wakeup.map(|at| Duration::from_millis(u64::try_from(at - now_millis()).unwrap_or(0)));
+        let wait = asked.unwrap_or(HEARTBEAT).clamp(Duration::from_millis(1), HEARTBEAT);
+        let first = tokio::select! {
+            biased;
+            _ = stop.changed() => return None,
+            result = self.results.recv() => Some(result?),
+            event = self.events.recv() => Some(event?),
+            () = tokio::time::sleep(wait) => None,
+        };
+        let mut batch: Vec<Event> = first.into_iter().collect();
+        while batch.len() < MAX_BATCH {
+            let Ok(event) = self.results.try_recv().or_else(|_| self.events.try_recv()) else { break };
+            batch.push(event);
+        }
+        Some(batch)
+    }
+
+    fn take(&mut self, event: Event, now: Millis) {
+        match &event {
+            Event::Synced => {
+                self.synced = true;
+                self.health.set_synced();
+                info!(pods = self.metrics.pods.get(), "initial lists are complete; deciding");
+            }
+            Event::BindEnded(uid, result) => {
+                let refused = match result {
+                    BindResult::Bound => None,
+                    BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) => Some(text.clone()),
+                };
+                self.flights.ended(uid, refused);
+            }
+            _ => {}
+        }
+        self.apply(event, now);
+    }
+
+    fn apply(&mut self, event: Event, now: Millis) {
+        self.metrics.events.inc();
+        if let Err(rejected) = self.world.apply(event, now) {
+            self.metrics.events_rejected.inc();
+            warn!(object = %rejected.object, field = %rejected.field, message = %rejected.message, "event not usable");
+        }
+    }
+
+    /// One turn: settle what ended, decide, report.
+    fn turn(&mut self, now: Millis) {
+        self.turns += 1;
+        self.settle(now);
+        if self.synced && self.flights.in_flight() < MAX_IN_FLIGHT {
+            let started = Instant::now();
+            let outcome = schedule(&mut self.world, &self.policy, now);
+            self.metrics.passes.inc();
+            self.metrics.pass_seconds.observe(started.elapsed().as_secs_f64());
+            self.metrics.search_steps.inc_by(outcome.steps);
+            self.wakeup = outcome.next_wakeup;
+            for decision in outcome.decisions {
+                self.hand_over(decision, now);
+            }
+            for gang in outcome.changed {
+                self.flights.touch(gang);
+            }
+        }
+        if self.synced && !self.looked_back {
+            self.looked_back = true;
+            self.look_back(now);
+        }
+        for gang in self.flights.take_reportable() {
+            self.report(&gang);
+        }
+        self.metrics.bindings_in_flight.set(i64::try_from(self.flights.in_flight()).unwrap_or(i64::MAX));
+        if self.turns % TURNS_PER_COUNT == 1 {
+            let pending = self.world.gang_reports().iter().filter(|report| report.pods > report.bound).count();
+            self.metrics.gangs_pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn hand_over(&mut self, decision: Decision, now: Millis) {
+        self.metrics.gangs_decided.inc();
+        debug!(gang = %decision.gang.name, namespace = %decision.gang.namespace, pods = decision.placements.len(), "decided");
+        let pods: Vec<String> = decision.placements.iter().map(|placement| placement.pod_uid.clone()).collect();
+        for uid in &pods {
+            self.apply(Event::BindSent(uid.clone()), now);
+        }
+        self.flights.started(&decision.gang_uid, &pods);
+        let handwritten = self.directory.lock().gang(&decision.gang_uid).is_some_and(|entry| entry.handwritten);
+        let mark = format!("{:x}-{}", self.epoch.max(0), decision.id);
+        if let Some(binder) = &self.binder {
+            // A closed channel means that the process ends.
+            let _closed = binder.send(Command::Bind { decision: Box::new(decision), mark, handwritten }).is_err();
+        }
+    }
+
+    /// Looks at gangs whose Bindings have ended: all well, or a back-off; and gives up on those that stay half bound.
+    fn settle(&mut self, now: Millis) {
+        for (gang, refused) in self.flights.take_ended() {
+            self.flights.touch(gang.clone());
+            let Some(text) = refused else { continue };
+            let until = self.flights.back_off(&gang, now);
+            let partial = self.world.gang_report(&gang).is_some_and(|report| report.state == GangState::Partial);
+            if partial {
+                self.flights.half_bound(&gang, now);
+            }
+            self.apply(Event::Backoff(gang, until, text), now);
+        }
+        for gang in self.flights.half_bound_gangs() {
+            match self.world.gang_report(&gang).map(|report| report.state) {
+                Some(GangState::Partial) => {
+                    if self.flights.patience_is_over(&gang, now) {
+                        self.release(&gang, now);
+                    }
+                }
+                Some(GangState::Placed) => self.flights.whole(&gang),
+                Some(GangState::Pending) | None => self.flights.not_half_bound(&gang),
+            }
+        }
+    }
+
+    /// Gives up a half-bound gang: its bound pods are evicted, and it waits before the next try.
+    fn release(&mut self, gang: &str, now: Millis) {
+        self.flights.not_half_bound(gang);
+        let mut victims = Vec::new();
+        let mut kept = 0;
+        if let Some(entry) = self.directory.lock().gang(gang) {
+            for (uid, member) in entry.members.iter().filter(|(_, member)| member.node.is_some() && !member.leaving) {
+                if member.has_controller {
+                    victims.push(Victim { uid: uid.clone(), key: member.key.clone() });
+                } else {
+                    kept += 1;
+                }
+            }
+        }
+        self.metrics.gangs_released.inc();
+        let until = self.flights.back_off(gang, now);
+        warn!(gang, evicted = victims.len(), without_controller = kept, "half-bound gang released");
+        let text = format!("released: only a part of it could be bound ({kept} pods without a controller stay)");
+        self.apply(Event::Backoff(gang.to_owned(), until, text), now);
+        if let Some(binder) = &self.binder {
+            let _closed = binder.send(Command::Release(victims)).is_err();
+        }
+    }
+
+    /// After a start: gangs that an earlier process left half bound are completed by the pass like any other; those that
+    /// could not be are given the same patience as after a refusal.
+    fn look_back(&mut self, now: Millis) {
+        let half: Vec<String> = {
+            let directory = self.directory.lock();
+            directory.iter().filter(|(_, entry)| flights::was_left_half_bound(entry)).map(|(uid, _)| uid.clone()).collect()
+        };
+        for gang in half {
+            if self.world.gang_report(&gang).is_some_and(|report| report.state == GangState::Partial) {
+                info!(gang, "gang was left half bound");
+                self.flights.half_bound(&gang, now);
+            }
+        }
+    }
+
+    fn report(&mut self, gang: &str) {
+        let Some(report) = self.world.gang_report(gang) else { return };
+        if report.state == GangState::Placed && report.reasons.first().is_none_or(|reason| reason.code != Code::BindRefused) {
+            self.flights.whole(gang);
+        }
+        let waiting = |uid: &String| matches!(self.world.pod_state(uid), Some((PodState::Pending, _)));
+        let pending: Vec<String> = if report.reasons.is_empty() {
+            Vec::new()
+        } else {
+            let directory = self.directory.lock();
+            let members = directory.gang(gang).into_iter().flat_map(|entry| entry.members.keys());
+            members.filter(|uid| waiting(uid)).cloned().collect()
+        };
+        self.writer.report(report, &pending);
+    }
+}

@@ -1,0 +1,244 @@
+//! The requests of the status writer, one function per kind of write, and what their failures mean.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use berth_api::pod_group::PodGroup;
+use berth_engine::facts::ObjectKey;
+use berth_engine::outcome::GangReport;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Error};
+use serde_json::{Value, json};
+use tracing::{debug, warn};
+
+use super::render::{self, Condition};
+use super::{PodReport, Write};
+use crate::clock::now_millis;
+use crate::cluster::directory::SharedDirectory;
+use crate::telemetry::Metrics;
+
+/// The component that events name.
+const COMPONENT: &str = "berth";
+
+/// Objects whose last written state is remembered: one per gang and pending pod of a large cluster. When it is full it is
+/// emptied, which costs at most one more write per object.
+const MAX_REMEMBERED: usize = 200_000;
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Done, or not needed, or pointless.
+    Done,
+    /// Try again later.
+    Again,
+}
+
+/// Makes the requests and remembers what was written.
+pub(super) struct Scribe {
+    client: Client,
+    metrics: Arc<Metrics>,
+    directory: SharedDirectory,
+    /// Condition or status last written, by UID.
+    written: Mutex<BTreeMap<String, Value>>,
+    events: AtomicU64,
+}
+
+struct Subject<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    key: &'a ObjectKey,
+    uid: &'a str,
+}
+
+impl Scribe {
+    pub(super) fn new(client: Client, metrics: Arc<Metrics>, directory: SharedDirectory) -> Self {
+        Self { client, metrics, directory, written: Mutex::default(), events: AtomicU64::new(0) }
+    }
+
+    pub(super) async fn write(&self, write: &Write) -> End {
+        match write {
+            Write::Create(object) => self.create(object).await,
+            Write::Patch(patch) => self.patch(patch).await,
+            Write::Status(report) => self.status(report).await,
+            Write::Condition(pod) => self.condition(pod).await,
+        }
+    }
+
+    fn count(&self, verb: &str) {
+        self.metrics.api_requests.with_label_values(&[verb]).inc();
+    }
+
+    fn last(&self, uid: &str) -> Option<Value> {
+        let written = self.written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        written.get(uid).cloned()
+    }
+
+    fn remember(&self, uid: &str, value: Value) {
+        let mut written = self.written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if written.len() >= MAX_REMEMBERED {
+            written.clear();
+        }
+        written.insert(uid.to_owned(), value);
+    }
+
+    fn pod_groups(&self, namespace: &str) -> Api<PodGroup> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    async fn create(&self, object: &Value) -> End {
+        self.count("create_podgroup");
+        let group: PodGroup = match serde_json::from_value(object.clone()) {
+            Ok(group) => group,
+            Err(error) => {
+                warn!(%error, "PodGroup could not be made");
+                return End::Done;
+            }
+        };
+        let namespace = group.metadata.namespace.clone().unwrap_or_default();
+        let result = self.pod_groups(&namespace).create(&PostParams::default(), &group).await;
+        match result {
+            // It exists: the watch shows it, and what differs is patched then.
+            Err(Error::Api(status)) if status.code == 409 => End::Done,
+            result => ended("create PodGroup", result.map(|_| ())),
+        }
+    }
+
+    async fn patch(&self, patch: &Value) -> End {
+        self.count("patch_podgroup");
+        let (name, namespace) = (&patch["metadata"]["name"], &patch["metadata"]["namespace"]);
+        let (Some(name), Some(namespace)) = (name.as_str(), namespace.as_str()) else { return End::Done };
+        let result = self.pod_groups(namespace).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        ended("patch PodGroup", result.map(|_| ()))
+    }
+
+    async fn status(&self, report: &GangReport) -> End {
+        let (object_uid, existing) = {
+            let directory = self.directory.lock();
+            let Some(entry) = directory.gang(&report.uid) else { return End::Done };
+            (entry.object_uid.clone(), entry.status.clone())
+        };
+        // Without its object there is nothing to write on; it is on its way.
+        let Some(object_uid) = object_uid else { return End::Again };
+        let ours = render::status(report);
+        let known = self.last(&object_uid).unwrap_or(existing);
+        if render::says_already(&known, &ours) {
+            return End::Done;
+        }
+        self.count("patch_podgroup_status");
+        let patch = json!({"metadata": {"uid": object_uid}, "status": ours});
+        let api = self.pod_groups(&report.key.namespace);
+        let result = api.patch_status(&report.key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let end = ended("patch PodGroup status", result.map(|_| ()));
+        if end == End::Done {
+            let before = known.get("reason").cloned().unwrap_or_default();
+            self.remember(&object_uid, ours);
+            if let Some(reason) = report.reasons.first() {
+                let condition = render::condition(reason);
+                if before != condition.code {
+                    let subject = Subject {
+                        api_version: "scheduling.run.ai/v2alpha2",
+                        kind: "PodGroup",
+                        key: &report.key,
+                        uid: &object_uid,
+                    };
+                    self.event(&subject, &condition).await;
+                }
+            }
+        }
+        end
+    }
+
+    async fn condition(&self, pod: &PodReport) -> End {
+        let (written_here, marks) = {
+            let directory = self.directory.lock();
+            let Some(entry) = directory.gang(&pod.gang) else { return End::Done };
+            let Some(member) = entry.members.get(&pod.uid) else { return End::Done };
+            if member.node.is_some() || member.leaving {
+                return End::Done;
+            }
+            (member.condition.clone(), entry.mark_unschedulable)
+        };
+        let is_gated = written_here.as_ref().is_some_and(|(reason, _)| reason == "SchedulingGated");
+        let ours = json!({"reason": pod.condition.reason, "message": pod.condition.message});
+        let stands = written_here.as_ref().map(|(reason, message)| json!({"reason": reason, "message": message}));
+        let before = self.last(&pod.uid).or(stands);
+        if is_gated || before.as_ref() == Some(&ours) {
+            return End::Done;
+        }
+        let mut end = End::Done;
+        if marks {
+            self.count("patch_pod_status");
+            let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.key.namespace);
+            let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [{
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": pod.condition.reason,
+                "message": pod.condition.message,
+                "lastTransitionTime": Time(Timestamp::now()),
+            }]}});
+            let result = api.patch_status(&pod.key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
+            end = ended("patch pod condition", result.map(|_| ()));
+        }
+        if end == End::Done {
+            let same = before.as_ref().and_then(|before| before.get("reason")) == ours.get("reason");
+            self.remember(&pod.uid, ours);
+            if !same {
+                let subject = Subject { api_version: "v1", kind: "Pod", key: &pod.key, uid: &pod.uid };
+                self.event(&subject, &pod.condition).await;
+            }
+        }
+        end
+    }
+
+    /// An event, tried once: it is a notice, not a state.
+    async fn event(&self, subject: &Subject<'_>, condition: &Condition) {
+        self.count("create_event");
+        let now = Time(Timestamp::now());
+        let number = self.events.fetch_add(1, Ordering::Relaxed);
+        let prefix: String = subject.key.name.chars().take(200).collect();
+        let event = json!({
+            "metadata": {"name": format!("{prefix}.{:x}{number:x}", now_millis()), "namespace": subject.key.namespace},
+            "involvedObject": {
+                "apiVersion": subject.api_version, "kind": subject.kind,
+                "name": subject.key.name, "namespace": subject.key.namespace, "uid": subject.uid,
+            },
+            "reason": condition.code, "message": condition.message, "type": "Warning", "count": 1,
+            "firstTimestamp": now, "lastTimestamp": now,
+            "source": {"component": COMPONENT}, "reportingComponent": COMPONENT, "reportingInstance": "",
+        });
+        let event: Event = match serde_json::from_value(event) {
+            Ok(event) => event,
+            Err(error) => {
+                warn!(%error, "event could not be made");
+                return;
+            }
+        };
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &subject.key.namespace);
+        if let Err(error) = api.create(&PostParams::default(), &event).await {
+            debug!(%error, name = %subject.key.name, "event could not be written");
+        }
+    }
+}
+
+fn ended(what: &'static str, result: Result<(), Error>) -> End {
+    match result {
+        Ok(()) => End::Done,
+        // Gone, replaced or refused: the watch brings what is true now.
+        Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
+            debug!(write = what, code = status.code, text = %status.message, "write without an object");
+            End::Done
+        }
+        Err(Error::Api(status)) if matches!(status.code, 400 | 403 | 405 | 413 | 422) => {
+            warn!(write = what, code = status.code, text = %status.message, "write refused");
+            End::Done
+        }
+        Err(error) => {
+            debug!(write = what, %error, "write failed; trying again");
+            End::Again
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Many gangs at once: all bound, exactly; across a kill; and within the budget of requests.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use berth_harness::NodeSpec;
+use futures::{StreamExt, stream};
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::rig::{RACK, Rig};
+
+const GANGS: u32 = 250;
+const PODS_PER_GANG: u32 = 4;
+const PODS: usize = (GANGS * PODS_PER_GANG) as usize;
+/// The whole load, created by the Job controller on two cores.
+const LOAD: Duration = Duration::from_secs(300);
+
+/// Exactly as many GPUs as pods: 125 nodes of 8.
+fn nodes() -> Vec<NodeSpec> {
+    (0..125).map(|i| NodeSpec::new(format!("n{i:03}")).gpus(8).label(RACK, format!("r{}", i / 5))).collect()
+}
+
+async fn create_gangs(rig: &Rig) {
+    stream::iter(0..GANGS)
+        .for_each_concurrent(16, |i| async move {
+            let annotations = json!({
+                "kai.scheduler/batch-min-member": PODS_PER_GANG.to_string(),
+                "kai.scheduler/topology": "t",
+                "kai.scheduler/topology-required-placement": RACK,
+            });
+            rig.job(&format!("g{i:03}"), PODS_PER_GANG, annotations).await;
+        })
+        .await;
+}
+
+fn check_exact(places: &BTreeMap<String, String>) {
+    let mut per_node: BTreeMap<&str, u32> = BTreeMap::new();
+    for node in places.values() {
+        *per_node.entry(node).or_default() += 1;
+    }
+    assert!(per_node.values().all(|count| *count == 8) && per_node.len() == 125, "{per_node:?}");
+    let mut racks: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (pod, node) in places {
+        racks.entry(&pod[..4]).or_default().push(node[1..].parse::<u32>().unwrap() / 5);
+    }
+    assert!(racks.values().all(|racks| racks.iter().all(|rack| *rack == racks[0])), "a gang is split over racks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_pods_within_the_budget_of_requests() {
+    let mut rig = Rig::new(nodes()).await;
+    rig.topology("t", &[RACK]).await;
+    rig.start_berth();
+    rig.ready().await;
+    let started = Instant::now();
+    create_gangs(&rig).await;
+    let places = rig.bound("g", PODS, LOAD).await;
+    eprintln!("1000 pods of 250 Jobs created and bound in {:?}", started.elapsed());
+    check_exact(&places);
+
+    rig.group_status("pg-g249-", |status| status["phase"] == "Placed").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let counts = rig.plane.request_counts(&rig.client).await.unwrap();
+    let count = |verb: &str, resource: &str, subresource: &str| -> u64 {
+        let same = |c: &&berth_harness::RequestCount| c.verb == verb && c.resource == resource && c.subresource == subresource;
+        counts.iter().filter(same).map(|c| c.count).sum()
+    };
+    let metrics = rig.http("/metrics").await;
+    for line in metrics.lines().filter(|line| line.starts_with("berth_api_requests_total") || line.starts_with("berth_bindings")) {
+        eprintln!("{line}");
+    }
+    let (bindings, creates, statuses) =
+        (count("POST", "pods", "binding"), count("POST", "podgroups", ""), count("PATCH", "podgroups", "status"));
+    eprintln!("bindings {bindings}, PodGroups created {creates}, statuses {statuses}");
+    assert_eq!(bindings, PODS as u64, "nothing is bound twice");
+    assert_eq!(creates, u64::from(GANGS));
+    let ours: u64 = metrics
+        .lines()
+        .filter(|line| line.starts_with("berth_api_requests_total"))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum();
+    assert!(ours <= 2 * PODS as u64 + 2 * u64::from(GANGS), "{ours} requests");
+    assert!(statuses <= u64::from(GANGS) + u64::from(GANGS) / 10, "{statuses} PodGroup statuses");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_middle_and_started_again() {
+    let mut rig = Rig::new(nodes()).await;
+    rig.topology("t", &[RACK]).await;
+    rig.start_berth();
+    rig.ready().await;
+    create_gangs(&rig).await;
+    for share in [PODS / 5, PODS / 2] {
+        while rig.places("g").await.len() < share {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        rig.kill();
+        eprintln!("killed with {} pods bound", rig.places("g").await.len());
+        rig.start_berth();
+    }
+    let places = rig.bound("g", PODS, LOAD).await;
+    check_exact(&places);
+    rig.group_status("pg-g000-", |status| status["phase"] == "Placed" && status["bound"] == 4).await;
+    let groups = rig.pod_groups().list(&ListParams::default()).await.unwrap();
+    assert_eq!(groups.items.len(), GANGS as usize);
+}

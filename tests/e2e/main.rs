@@ -1,0 +1,8 @@
+//! `berth run` on a real control plane: kube-apiserver, etcd, controller-manager, and kwok for the kubelets.
+//!
+//! Each test has a control plane and a Berth of its own; run them one at a time (`make e2e`).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod load;
+mod rig;
+mod stories;

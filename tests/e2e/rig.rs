@@ -1,0 +1,214 @@
+//! A control plane, a Berth process, and the questions that tests ask.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use berth_api::pod_group::PodGroup;
+use berth_harness::{ControlPlane, NodeSpec, Options, wait_for};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, Client, discovery};
+use serde_json::{Value, json};
+
+/// Patience with anything that is not measured.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// The region label.
+pub(crate) const REGION: &str = "topology.kubernetes.io/region";
+/// The zone label.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+/// A rack label.
+pub(crate) const RACK: &str = "example.com/rack";
+
+pub(crate) struct Rig {
+    pub(crate) plane: ControlPlane,
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    berth: Option<Child>,
+    address: String,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Rig {
+    /// A control plane with the CRDs and these nodes; Berth is not started.
+    pub(crate) async fn new(nodes: Vec<NodeSpec>) -> Self {
+        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        let client = plane.client().await.unwrap();
+        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
+        plane.apply_crds(&client, &crds).await.unwrap();
+        plane.create_nodes(&client, nodes).await.unwrap();
+        let namespace = plane.namespace(&client, "e2e").await.unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        Self { plane, client, namespace, berth: None, address: free.to_string() }
+    }
+
+    pub(crate) fn start_berth(&mut self) {
+        let child = Command::new(env!("CARGO_BIN_EXE_berth"))
+            .args(["run", "--listen-address", &self.address, "--kubeconfig"])
+            .arg(self.plane.kubeconfig_path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.berth = Some(child);
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.berth.take() {
+            let _gone_already = child.kill().is_err();
+            child.wait().unwrap();
+        }
+    }
+
+    /// SIGTERM; gives the exit code.
+    pub(crate) fn stop_berth(&mut self) -> Option<i32> {
+        let mut child = self.berth.take().unwrap();
+        let status = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
+        assert!(status.success());
+        child.wait().unwrap().code()
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn pod_groups(&self) -> Api<PodGroup> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn topology(&self, name: &str, levels: &[&str]) {
+        let levels: Vec<Value> = levels.iter().map(|level| json!({"nodeLabel": level})).collect();
+        self.create(&json!({
+            "apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology",
+            "metadata": {"name": name}, "spec": {"levels": levels},
+        }))
+        .await;
+    }
+
+    /// Creates an object of any kind and gives it as it was stored.
+    pub(crate) async fn create(&self, object: &Value) -> DynamicObject {
+        let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
+        let gvk = kube::core::GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
+        let (resource, capabilities): (ApiResource, _) = discovery::pinned_kind(&self.client, &gvk).await.unwrap();
+        let api: Api<DynamicObject> = match capabilities.scope {
+            discovery::Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+            discovery::Scope::Namespaced => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
+        };
+        api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap()
+    }
+
+    /// A Job of `pods` pods with one GPU each.
+    pub(crate) async fn job(&self, name: &str, pods: u32, annotations: Value) {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"parallelism": pods, "completions": pods, "template": {"spec": gpu_pod_spec()}},
+        }))
+        .unwrap();
+        let jobs: Api<Job> = Api::namespaced(self.client.clone(), &self.namespace);
+        jobs.create(&PostParams::default(), &job).await.unwrap();
+    }
+
+    /// Node by pod, once `count` pods whose name starts with `prefix` are bound.
+    pub(crate) async fn bound(&self, prefix: &str, count: usize, within: Duration) -> BTreeMap<String, String> {
+        wait_for(&format!("{count} pods {prefix}* to be bound"), within, || async {
+            let places = self.places(prefix).await;
+            if places.len() == count { Ok(Some(places)) } else { Err(format!("{} are", places.len())) }
+        })
+        .await
+        .unwrap()
+    }
+
+    pub(crate) async fn places(&self, prefix: &str) -> BTreeMap<String, String> {
+        let pods = self.pods().list(&ListParams::default()).await.unwrap();
+        pods.items
+            .into_iter()
+            .filter_map(|pod| Some((pod.metadata.name?, pod.spec?.node_name?)))
+            .filter(|(name, _)| name.starts_with(prefix))
+            .collect()
+    }
+
+    /// Reason and message of `PodScheduled=False` of a pod whose name starts with `prefix`.
+    pub(crate) async fn waits(&self, prefix: &str) -> (String, String) {
+        wait_for(&format!("a pod {prefix}* to say why it waits"), SOON, || async {
+            let pods = self.pods().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let conditions = pods
+                .items
+                .into_iter()
+                .filter(|pod| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix)))
+                .filter_map(|pod| pod.status?.conditions)
+                .flatten();
+            let mut scheduled = conditions.filter(|c| c.type_ == "PodScheduled" && c.status == "False");
+            let found = scheduled.next().map(|c| (c.reason.unwrap_or_default(), c.message.unwrap_or_default()));
+            Ok::<_, String>(found)
+        })
+        .await
+        .unwrap()
+    }
+
+    /// The status of the one PodGroup whose name starts with `prefix`, once `holds` says so.
+    pub(crate) async fn group_status(&self, prefix: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        wait_for(&format!("the status of PodGroup {prefix}*"), SOON, || async {
+            let groups = self.pod_groups().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let named = |group: &PodGroup| group.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
+            let group = groups.items.into_iter().find(named).ok_or("no such PodGroup")?;
+            let status = serde_json::to_value(&group.status).unwrap_or_default();
+            if holds(&status) { Ok(Some(status)) } else { Err(format!("it is {status}")) }
+        })
+        .await
+        .unwrap()
+    }
+
+    /// A page of Berth's HTTP port.
+    pub(crate) async fn http(&self, path: &str) -> String {
+        use std::io::{Read, Write};
+        let (address, path) = (self.address.clone(), path.to_owned());
+        let ask = move || -> std::io::Result<String> {
+            let mut stream = std::net::TcpStream::connect(address)?;
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n")?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
+    }
+
+    pub(crate) async fn ready(&self) {
+        wait_for("Berth to be ready", SOON, || async {
+            let answer = self.http("/readyz").await;
+            if answer.starts_with("HTTP/1.1 200") { Ok(Some(())) } else { Err(answer) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// A pod spec with one GPU for Berth.
+pub(crate) fn gpu_pod_spec() -> Value {
+    json!({
+        "schedulerName": "kai-scheduler",
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+    })
+}
+
+/// Two regions with `each` GPUs, one node per zone with one GPU.
+pub(crate) fn two_regions(each: u32) -> Vec<NodeSpec> {
+    let mut nodes = Vec::new();
+    for region in ["iowa", "seoul"] {
+        for zone in 0..each {
+            let name = format!("{region}-{zone}");
+            nodes.push(NodeSpec::new(&name).gpus(1).label(REGION, region).label(ZONE, &name));
+        }
+    }
+    nodes
+}

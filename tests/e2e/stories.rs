@@ -1,0 +1,176 @@
+//! The stories that a user would try first.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use berth_harness::NodeSpec;
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::rig::{RACK, REGION, Rig, SOON, ZONE, gpu_pod_spec, two_regions};
+
+fn required_region() -> Value {
+    json!({
+        "kai.scheduler/batch-min-member": "2",
+        "kai.scheduler/topology": "cluster-topology",
+        "kai.scheduler/topology-required-placement": REGION,
+        "kai.scheduler/topology-preferred-placement": ZONE,
+    })
+}
+
+fn region(node: &str) -> &str {
+    node.split('-').next().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_regions_story() {
+    let mut rig = Rig::new(two_regions(2)).await;
+    rig.topology("cluster-topology", &[REGION, ZONE]).await;
+    rig.start_berth();
+    rig.ready().await;
+
+    rig.job("first", 2, required_region()).await;
+    let first = rig.bound("first-", 2, SOON).await;
+    let regions: BTreeSet<&str> = first.values().map(|node| region(node)).collect();
+    assert_eq!(regions.len(), 1, "{first:?}");
+
+    // One GPU of the other region is taken: a gang of two has no place, and says so.
+    rig.job("single", 1, json!({})).await;
+    rig.bound("single-", 1, SOON).await;
+    rig.job("second", 2, required_region()).await;
+    let (reason, message) = rig.waits("second-").await;
+    assert_eq!(reason, "Unschedulable");
+    assert!(message.contains('1') && message.contains('2'), "{message}");
+    assert!(rig.places("second-").await.is_empty());
+    let status = rig.group_status("pg-second-", |status| status["phase"] == "Pending").await;
+    assert_eq!(status["reason"], "RequiredDomainTooSmall", "{status}");
+    let events: Api<Event> = Api::namespaced(rig.client.clone(), &rig.namespace);
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let kinds: BTreeSet<String> = events
+        .items
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some("RequiredDomainTooSmall"))
+        .filter_map(|event| event.involved_object.kind)
+        .collect();
+    assert_eq!(kinds, ["Pod".to_owned(), "PodGroup".to_owned()].into());
+
+    // The annotation and label came with the Binding, and the first gang's status is complete.
+    let pod = rig.pods().get(first.keys().next().unwrap()).await.unwrap();
+    let annotations = pod.metadata.annotations.unwrap_or_default();
+    assert!(annotations["pod-group-name"].starts_with("pg-first-"));
+    assert!(annotations["berth.scheduler/decision"].ends_with("/2"));
+    let placed = rig.group_status("pg-first-", |status| status["phase"] == "Placed").await;
+    assert_eq!((&placed["bound"], &placed["minMember"]), (&json!(2), &json!(2)));
+
+    // Room appears: the pending gang is placed without anything else happening.
+    rig.pods().delete(first.keys().next().unwrap(), &kube::api::DeleteParams::default()).await.unwrap();
+    assert!(rig.http("/metrics").await.contains("berth_gangs_decided_total"));
+    assert_eq!(rig.stop_berth(), Some(0));
+}
+
+/// A CRD as small as the API server accepts.
+fn loose_crd(group: &str, kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pytorch_segments_each_in_one_rack() {
+    let mut nodes = Vec::new();
+    for zone in ["za", "zb"] {
+        for rack in 0..5 {
+            let (free, name) = (if zone == "za" && rack > 2 { 3 } else { 4 }, format!("{zone}-r{rack}"));
+            nodes.push(NodeSpec::new(&name).gpus(free).label(ZONE, zone).label(RACK, &name));
+        }
+    }
+    let mut rig = Rig::new(nodes).await;
+    rig.topology("cluster-topology", &[ZONE, RACK]).await;
+    rig.start_berth();
+    rig.ready().await;
+    // The CRD is installed after the start: its watch switches on when the first pod names the kind.
+    rig.create(&loose_crd("kubeflow.org", "PyTorchJob", "pytorchjobs")).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let segments = json!({
+        "kai.scheduler/segment-size": "4",
+        "kai.scheduler/segment-topology-required-placement": RACK,
+    });
+    let template = json!({"metadata": {"annotations": segments}, "spec": gpu_pod_spec()});
+    let owner = rig
+        .create(&json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "train", "annotations": {
+                "kai.scheduler/topology": "cluster-topology",
+                "kai.scheduler/topology-required-placement": ZONE,
+            }},
+            "spec": {"pytorchReplicaSpecs": {
+                "Master": {"replicas": 1, "template": {"spec": gpu_pod_spec()}},
+                "Worker": {"replicas": 16, "template": template},
+            }},
+        }))
+        .await;
+    let owner = json!([{
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "controller": true,
+        "name": "train", "uid": owner.metadata.uid,
+    }]);
+    for index in 0..17 {
+        let (kind, rank) = if index == 0 { ("master", 0) } else { ("worker", index - 1) };
+        rig.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("train-{kind}-{rank}"), "ownerReferences": owner,
+                "annotations": if index == 0 { json!({}) } else { segments.clone() },
+                "labels": {
+                    "training.kubeflow.org/job-name": "train",
+                    "training.kubeflow.org/replica-type": kind,
+                    "training.kubeflow.org/replica-index": rank.to_string(),
+                },
+            },
+            "spec": gpu_pod_spec(),
+        }))
+        .await;
+    }
+    let places = rig.bound("train-", 17, SOON).await;
+    assert!(places.values().all(|node| node.starts_with("zb-")), "{places:?}");
+    for segment in 0..4 {
+        let racks: BTreeSet<&String> = (0..4).map(|i| &places[&format!("train-worker-{}", segment * 4 + i)]).collect();
+        assert_eq!(racks.len(), 1, "segment {segment}: {places:?}");
+    }
+    let pod = rig.pods().get("train-worker-5").await.unwrap();
+    assert_eq!(pod.metadata.labels.unwrap_or_default()["kai.scheduler/subgroup-name"], "worker-1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handwritten_group_is_used_as_it_is() {
+    let mut rig = Rig::new(two_regions(2)).await;
+    rig.start_berth();
+    rig.create(&json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "mine"}, "spec": {"minMember": 2, "queue": "default-queue"},
+    }))
+    .await;
+    let pod = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": {"pod-group-name": "mine"}}, "spec": gpu_pod_spec(),
+        })
+    };
+    rig.create(&pod("a")).await;
+    let (reason, _) = rig.waits("a").await;
+    assert_eq!(reason, "NotEnoughPods");
+    rig.create(&pod("b")).await;
+    rig.bound("", 2, SOON).await;
+    let bound = rig.pods().get("a").await.unwrap();
+    assert!(!bound.metadata.labels.unwrap_or_default().contains_key("kai.scheduler/subgroup-name"));
+    assert_eq!(rig.pod_groups().list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
