@@ -11,11 +11,11 @@ use berth_engine::schedule::schedule;
 use berth_engine::world::{Rejected, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, name_of, text, typed};
+use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
 use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
@@ -573,24 +573,6 @@ fn message_of(error: &ConvertError) -> String {
     } else {
         format!("\"{}\": {}", error.value, error.allowed)
     }
-}
-
-fn stamp(value: &Value) -> Option<Millis> {
-    let text = text(value, "/metadata/creationTimestamp");
-    let meta: Result<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time, _> = serde_json::from_value(json!(text));
-    meta.ok().map(|time| time.0.as_millisecond())
-}
-
-/// Kinds that become facts, or that later versions will read.
-fn is_known(version: &str, kind: &str) -> bool {
-    let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-    matches!(
-        (group, kind),
-        ("", "Node" | "Pod")
-            | ("scheduling.k8s.io", "PriorityClass")
-            | ("kai.scheduler", "Topology")
-            | ("scheduling.run.ai", "PodGroup" | "Queue")
-    )
 }
 
 fn default_queue() -> QueueFacts {

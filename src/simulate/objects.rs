@@ -1,5 +1,6 @@
 //! Objects as they were read: names, kinds and typed reading with the field that fails.
 
+use berth_engine::facts::Millis;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -133,6 +134,25 @@ fn quantities(value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Creation time in milliseconds, when the object has one.
+pub(super) fn stamp(value: &Value) -> Option<Millis> {
+    let text = text(value, "/metadata/creationTimestamp");
+    let meta: Result<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time, _> = serde_json::from_value(json!(text));
+    meta.ok().map(|time| time.0.as_millisecond())
+}
+
+/// Kinds that become facts, or that later versions will read.
+pub(super) fn is_known(version: &str, kind: &str) -> bool {
+    let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+    matches!(
+        (group, kind),
+        ("", "Node" | "Pod")
+            | ("scheduling.k8s.io", "PriorityClass")
+            | ("kai.scheduler", "Topology")
+            | ("scheduling.run.ai", "PodGroup" | "Queue")
+    )
 }
 
 /// Reads an object as a type; the error names the field.
