@@ -111,17 +111,25 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         })
         .context("starting the engine thread")?;
 
-    tokio::select! {
-        signal = signalled() => info!(signal = signal?, "stopping"),
-        _ = &mut ended => error!("the engine ended by itself"),
-    }
+    let asked = tokio::select! {
+        signal = signalled() => {
+            info!(signal = signal?, "stopping");
+            true
+        }
+        _ = &mut ended => {
+            error!("the engine ended by itself");
+            false
+        }
+    };
     health.set_stopping();
-    let was_running = stop_sender.send(true).is_ok();
+    // Nobody listens when the engine and the writer have ended already.
+    let _unheard = stop_sender.send(true).is_err();
     let joined = tokio::task::spawn_blocking(move || engine_thread.join()).await;
     binder.await.context("waiting for Bindings under way")?;
     status.await.context("waiting for the status writer")?;
     ingest.abort();
-    anyhow::ensure!(was_running && matches!(joined, Ok(Ok(()))), "the engine thread panicked");
+    anyhow::ensure!(matches!(joined, Ok(Ok(()))), "the engine thread panicked");
+    anyhow::ensure!(asked, "the watches ended by themselves");
     info!("stopped");
     Ok(())
 }

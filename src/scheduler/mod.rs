@@ -267,6 +267,10 @@ impl Scheduler {
     /// After a start: gangs that an earlier process left half bound are completed by the pass like any other; those that
     /// could not be are given the same patience as after a refusal.
     fn look_back(&mut self, now: Millis) {
+        // Statuses that the earlier process did not get to write; those that are right cost nothing.
+        for report in self.world.gang_reports() {
+            self.flights.touch(report.uid);
+        }
         let half: Vec<String> = {
             let directory = self.directory.lock();
             directory.iter().filter(|(_, entry)| flights::was_left_half_bound(entry)).map(|(uid, _)| uid.clone()).collect()

@@ -36,6 +36,13 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// A placed gang's status waits this long, so that late pods join the same write.
 const PLACED_SETTLE: Duration = Duration::from_millis(500);
 
+/// Conditions of pods written per second at most: a gang of a thousand pods that waits is told in ten seconds, and costs the
+/// API server a few percent of what it can do meanwhile.
+const CONDITIONS_PER_SECOND: u32 = 100;
+
+/// A message that changes while the reason stays is written again only after this time: numbers in it move all the time.
+const REWRITE_AFTER: Duration = Duration::from_secs(15);
+
 /// Tries of one write; then the next change of the object asks again.
 const MAX_TRIES: u32 = 6;
 
@@ -102,10 +109,16 @@ impl Queue {
         }
     }
 
-    /// The most important write that is due and whose object is not being written.
-    fn take(&mut self, now: Instant) -> Option<(Target, Wanted)> {
-        let due = self.due.iter().take_while(|(at, _)| *at <= now);
-        let (at, target) = due.filter(|(_, target)| !self.busy.contains(target)).min_by(|a, b| a.1.cmp(&b.1))?.clone();
+    /// The longest due write whose object is not being written: objects and statuses before conditions of pods.
+    fn take(&mut self, now: Instant, conditions_too: bool) -> Option<(Target, Wanted)> {
+        let mut due = self.due.iter().take_while(|(at, _)| *at <= now).filter(|(_, target)| !self.busy.contains(target));
+        let first = due.next()?.clone();
+        let is_condition = |entry: &(Instant, Target)| matches!(entry.1, Target::Pod(_));
+        let (at, target) = if is_condition(&first) {
+            due.find(|entry| !is_condition(entry)).cloned().or_else(|| conditions_too.then_some(first))?
+        } else {
+            first
+        };
         self.due.remove(&(at, target.clone()));
         let wanted = self.wanted.remove(&target)?;
         self.busy.insert(target.clone());
@@ -114,6 +127,24 @@ impl Queue {
 
     fn next_due(&self) -> Option<Instant> {
         self.due.iter().find(|(_, target)| !self.busy.contains(target)).map(|(at, _)| *at)
+    }
+}
+
+/// How often the budget of conditions is looked at while it is spent.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// The conditions that may be written in this second.
+struct Budget {
+    left: u32,
+    since: Instant,
+}
+
+impl Budget {
+    fn has_some(&mut self, now: Instant) -> bool {
+        if now.duration_since(self.since) >= Duration::from_secs(1) {
+            *self = Self { left: CONDITIONS_PER_SECOND, since: now };
+        }
+        self.left > 0
     }
 }
 
@@ -196,9 +227,12 @@ impl Writer {
     pub async fn run(self, client: Client, mut stop: watch::Receiver<bool>) {
         let scribe = Arc::new(write::Scribe::new(client, Arc::clone(&self.0.metrics), self.0.directory.clone()));
         let mut running: JoinSet<(Target, Wanted, write::End)> = JoinSet::new();
+        let mut budget = Budget { left: CONDITIONS_PER_SECOND, since: Instant::now() };
         while !*stop.borrow() {
             while running.len() < WRITES_IN_FLIGHT {
-                let Some((target, wanted)) = self.queue().take(Instant::now()) else { break };
+                let conditions_too = budget.has_some(Instant::now());
+                let Some((target, wanted)) = self.queue().take(Instant::now(), conditions_too) else { break };
+                budget.left = budget.left.saturating_sub(u32::from(matches!(target, Target::Pod(_))));
                 let scribe = Arc::clone(&scribe);
                 running.spawn(async move {
                     let end = scribe.write(&wanted.write).await;
@@ -206,6 +240,8 @@ impl Writer {
                 });
             }
             let next = self.queue().next_due().filter(|_| running.len() < WRITES_IN_FLIGHT);
+            // With the budget spent, what is due waits for the next slice of it.
+            let next = if budget.left == 0 { next.map(|at| at.max(Instant::now() + SLICE)) } else { next };
             let due = async {
                 match next {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -226,7 +262,12 @@ impl Writer {
     fn ended(&self, target: Target, mut wanted: Wanted, end: write::End) {
         let mut queue = self.queue();
         queue.busy.remove(&target);
-        if end == write::End::Again && !queue.wanted.contains_key(&target) && wanted.tries < MAX_TRIES {
+        if let write::End::NotBefore(at) = end {
+            if !queue.wanted.contains_key(&target) {
+                wanted.due = at;
+                queue.put(target, wanted);
+            }
+        } else if end == write::End::Again && !queue.wanted.contains_key(&target) && wanted.tries < MAX_TRIES {
             wanted.due = Instant::now() + FIRST_WAIT * 2_u32.saturating_pow(wanted.tries);
             wanted.tries += 1;
             queue.put(target, wanted);
@@ -248,12 +289,12 @@ mod tests {
         let target = Target::Gang("g".to_owned());
         let mut queue = Queue::default();
         assert!(queue.put(target.clone(), wanted(now, "a")) && queue.put(target.clone(), wanted(now, "b")));
-        let (_, first) = queue.take(now).expect("one is due");
+        let (_, first) = queue.take(now, true).expect("one is due");
         assert!(matches!(first.write, Write::Patch(Value::String(text)) if text == "b"));
         queue.put(target.clone(), wanted(now, "c"));
-        assert!(queue.take(now).is_none() && queue.next_due().is_none());
+        assert!(queue.take(now, true).is_none() && queue.next_due().is_none());
         queue.busy.remove(&target);
-        assert!(queue.take(now).is_some());
+        assert!(queue.take(now, true).is_some());
     }
 
     #[test]
@@ -262,6 +303,8 @@ mod tests {
         let mut queue = Queue::default();
         queue.put(Target::Pod("p".to_owned()), wanted(now, "1"));
         queue.put(Target::PodGroup(ObjectKey::new("n", "g")), wanted(now, "2"));
-        assert!(matches!(queue.take(now), Some((Target::PodGroup(_), _))));
+        assert!(matches!(queue.take(now, true), Some((Target::PodGroup(_), _))));
+        assert!(queue.take(now, false).is_none(), "the budget of conditions is spent");
+        assert!(queue.take(now, true).is_some());
     }
 }

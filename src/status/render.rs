@@ -50,15 +50,19 @@ pub(super) fn status(report: &GangReport) -> Value {
         json!({"status": status, "score": score(quality.score_millis), "objective": "kai", "levels": levels})
     });
     let level = report.quality.as_ref().and_then(|quality| quality.containing.last()).map(|(label, _)| label.clone());
-    json!({
+    let mut status = json!({
         "phase": phase,
         "bound": report.bound,
         "minMember": report.min_member,
         "reason": reason.as_ref().map(|reason| reason.code.clone()),
         "message": reason.as_ref().map(|reason| reason.message.clone()),
-        "level": level,
-        "quality": quality,
-    })
+    });
+    // A gang that an earlier process placed keeps what that one said of its quality.
+    if quality.is_some() || report.state == GangState::Pending {
+        status["level"] = json!(level);
+        status["quality"] = json!(quality);
+    }
+    status
 }
 
 /// Thousandths as a JSON number, without floats: 1000 is 1, 875 is 0.875.

@@ -13,10 +13,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::render::{self, Condition};
-use super::{PodReport, Write};
+use super::{PodReport, REWRITE_AFTER, Write};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::telemetry::Metrics;
@@ -33,8 +34,10 @@ const MAX_REMEMBERED: usize = 200_000;
 pub(super) enum End {
     /// Done, or not needed, or pointless.
     Done,
-    /// Try again later.
+    /// It failed: try again.
     Again,
+    /// It was written lately: not before this moment.
+    NotBefore(Instant),
 }
 
 /// Makes the requests and remembers what was written.
@@ -43,7 +46,7 @@ pub(super) struct Scribe {
     metrics: Arc<Metrics>,
     directory: SharedDirectory,
     /// Condition or status last written, by UID.
-    written: Mutex<BTreeMap<String, Value>>,
+    written: Mutex<BTreeMap<String, (Value, Instant)>>,
     events: AtomicU64,
 }
 
@@ -72,7 +75,7 @@ impl Scribe {
         self.metrics.api_requests.with_label_values(&[verb]).inc();
     }
 
-    fn last(&self, uid: &str) -> Option<Value> {
+    fn last(&self, uid: &str) -> Option<(Value, Instant)> {
         let written = self.written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         written.get(uid).cloned()
     }
@@ -82,7 +85,7 @@ impl Scribe {
         if written.len() >= MAX_REMEMBERED {
             written.clear();
         }
-        written.insert(uid.to_owned(), value);
+        written.insert(uid.to_owned(), (value, Instant::now()));
     }
 
     fn pod_groups(&self, namespace: &str) -> Api<PodGroup> {
@@ -124,9 +127,16 @@ impl Scribe {
         // Without its object there is nothing to write on; it is on its way.
         let Some(object_uid) = object_uid else { return End::Again };
         let ours = render::status(report);
-        let known = self.last(&object_uid).unwrap_or(existing);
+        let (known, at) = match self.last(&object_uid) {
+            Some((known, at)) => (known, Some(at)),
+            None => (existing, None),
+        };
         if render::says_already(&known, &ours) {
             return End::Done;
+        }
+        let same = ["phase", "reason", "bound"].iter().all(|field| known.get(field) == ours.get(field));
+        if let Some(later) = too_early(at, same) {
+            return later;
         }
         self.count("patch_podgroup_status");
         let patch = json!({"metadata": {"uid": object_uid}, "status": ours});
@@ -165,9 +175,16 @@ impl Scribe {
         let is_gated = written_here.as_ref().is_some_and(|(reason, _)| reason == "SchedulingGated");
         let ours = json!({"reason": pod.condition.reason, "message": pod.condition.message});
         let stands = written_here.as_ref().map(|(reason, message)| json!({"reason": reason, "message": message}));
-        let before = self.last(&pod.uid).or(stands);
+        let (before, at) = match self.last(&pod.uid) {
+            Some((before, at)) => (Some(before), Some(at)),
+            None => (stands, None),
+        };
         if is_gated || before.as_ref() == Some(&ours) {
             return End::Done;
+        }
+        let same = before.as_ref().and_then(|before| before.get("reason")) == ours.get("reason");
+        if let Some(later) = too_early(at, same) {
+            return later;
         }
         let mut end = End::Done;
         if marks {
@@ -184,7 +201,6 @@ impl Scribe {
             end = ended("patch pod condition", result.map(|_| ()));
         }
         if end == End::Done {
-            let same = before.as_ref().and_then(|before| before.get("reason")) == ours.get("reason");
             self.remember(&pod.uid, ours);
             if !same {
                 let subject = Subject { api_version: "v1", kind: "Pod", key: &pod.key, uid: &pod.uid };
@@ -222,6 +238,12 @@ impl Scribe {
             debug!(%error, name = %subject.key.name, "event could not be written");
         }
     }
+}
+
+/// Whether a write that only changes the words comes too soon after the last one.
+fn too_early(last: Option<Instant>, same: bool) -> Option<End> {
+    let not_before = last? + REWRITE_AFTER;
+    (same && Instant::now() < not_before).then_some(End::NotBefore(not_before))
 }
 
 fn ended(what: &'static str, result: Result<(), Error>) -> End {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use berth_harness::NodeSpec;
+use berth_api::pod_group::PodGroupPhase;
+use berth_harness::{NodeSpec, wait_for};
 use futures::{StreamExt, stream};
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::rig::{RACK, Rig};
+use crate::rig::{RACK, Rig, SOON};
 
 const GANGS: u32 = 250;
 const PODS_PER_GANG: u32 = 4;
@@ -101,9 +102,16 @@ async fn killed_in_the_middle_and_started_again() {
     }
     let places = rig.bound("g", PODS, LOAD).await;
     check_exact(&places);
-    rig.group_status("pg-g000-", |status| status["phase"] == "Placed" && status["bound"] == 4).await;
-    let groups = rig.pod_groups().list(&ListParams::default()).await.unwrap();
-    assert_eq!(groups.items.len(), GANGS as usize);
+    // Every gang ends with the status that an undisturbed run would have written.
+    wait_for("every PodGroup to say that it is placed", SOON, || async {
+        let groups = rig.pod_groups().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+        assert_eq!(groups.items.len(), GANGS as usize);
+        let placed = groups.items.iter().filter_map(|group| group.status.as_ref());
+        let placed = placed.filter(|status| status.phase == Some(PodGroupPhase::Placed) && status.bound == Some(4)).count();
+        if placed == GANGS as usize { Ok(Some(())) } else { Err(format!("{placed} do")) }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
