@@ -21,7 +21,7 @@ const CLOCK_SLACK_MILLIS: Millis = 2_000;
 #[derive(Debug, Default)]
 struct Flight {
     left: usize,
-    refused: Option<String>,
+    refused: bool,
 }
 
 /// Bindings in flight and what came of those that ended.
@@ -29,7 +29,7 @@ struct Flight {
 pub(super) struct Flights {
     gang_of: BTreeMap<String, String>,
     gangs: BTreeMap<String, Flight>,
-    ended: Vec<(String, Option<String>)>,
+    ended: Vec<(String, bool)>,
     dirty: BTreeSet<String>,
     /// Refusals in a row.
     refusals: BTreeMap<String, u32>,
@@ -50,21 +50,23 @@ impl Flights {
         self.touch(gang.to_owned());
     }
 
-    pub(super) fn ended(&mut self, pod: &str, refused: Option<String>) {
-        let Some(gang) = self.gang_of.remove(pod) else { return };
-        let Some(flight) = self.gangs.get_mut(&gang) else { return };
+    /// A Binding ended. Gives the gang when this is the first refusal among those in flight: it must wait from now on, or
+    /// the next pass would try again what was just refused.
+    pub(super) fn ended(&mut self, pod: &str, refused: bool) -> Option<String> {
+        let gang = self.gang_of.remove(pod)?;
+        let flight = self.gangs.get_mut(&gang)?;
         flight.left -= 1;
-        if flight.refused.is_none() {
-            flight.refused = refused;
-        }
+        let first = refused && !flight.refused;
+        flight.refused |= refused;
         if flight.left == 0 {
-            let refused = self.gangs.remove(&gang).and_then(|flight| flight.refused);
-            self.ended.push((gang, refused));
+            let refused = self.gangs.remove(&gang).is_some_and(|flight| flight.refused);
+            self.ended.push((gang.clone(), refused));
         }
+        first.then_some(gang)
     }
 
-    /// Gangs whose Bindings have all ended, and the first refusal among them.
-    pub(super) fn take_ended(&mut self) -> Vec<(String, Option<String>)> {
+    /// Gangs whose Bindings have all ended, and whether one was refused.
+    pub(super) fn take_ended(&mut self) -> Vec<(String, bool)> {
         std::mem::take(&mut self.ended)
     }
 
@@ -139,10 +141,10 @@ mod tests {
     fn a_gang_is_reported_once_all_its_bindings_ended() {
         let mut flights = Flights::default();
         flights.started("g", &["a".to_owned(), "b".to_owned()]);
-        flights.ended("a", None);
+        assert_eq!(flights.ended("a", false), None);
         assert!(flights.take_reportable().is_empty() && flights.take_ended().is_empty());
-        flights.ended("b", Some("no".to_owned()));
-        assert_eq!(flights.take_ended(), [("g".to_owned(), Some("no".to_owned()))]);
+        assert_eq!(flights.ended("b", true), Some("g".to_owned()));
+        assert_eq!(flights.take_ended(), [("g".to_owned(), true)]);
         assert_eq!(flights.take_reportable(), ["g".to_owned()]);
         assert_eq!(flights.in_flight(), 0);
     }

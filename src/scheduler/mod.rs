@@ -38,6 +38,9 @@ const MAX_IN_FLIGHT: usize = 20_000;
 /// The loop turns at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// The same in the engine's unit.
+const HEARTBEAT_MILLIS: Millis = 1_000;
+
 /// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
 const TURNS_PER_COUNT: u64 = 10;
 
@@ -148,11 +151,17 @@ impl Scheduler {
                 info!(pods = self.metrics.pods.get(), "initial lists are complete; deciding");
             }
             Event::BindEnded(uid, result) => {
-                let refused = match result {
+                let refusal = match result {
                     BindResult::Bound => None,
                     BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) => Some(text.clone()),
                 };
-                self.flights.ended(uid, refused);
+                let waits = self.flights.ended(uid, refusal.is_some());
+                self.apply(event, now);
+                if let (Some(gang), Some(text)) = (waits, refusal) {
+                    let until = self.flights.back_off(&gang, now);
+                    self.apply(Event::Backoff(gang, until, text), now);
+                }
+                return;
             }
             _ => {}
         }
@@ -171,23 +180,12 @@ impl Scheduler {
     fn turn(&mut self, now: Millis) {
         self.turns += 1;
         self.settle(now);
-        if self.synced && self.flights.in_flight() < MAX_IN_FLIGHT {
-            let started = Instant::now();
-            let outcome = schedule(&mut self.world, &self.policy, now);
-            self.metrics.passes.inc();
-            self.metrics.pass_seconds.observe(started.elapsed().as_secs_f64());
-            self.metrics.search_steps.inc_by(outcome.steps);
-            self.wakeup = outcome.next_wakeup;
-            for decision in outcome.decisions {
-                self.hand_over(decision, now);
-            }
-            for gang in outcome.changed {
-                self.flights.touch(gang);
-            }
-        }
         if self.synced && !self.looked_back {
             self.looked_back = true;
             self.look_back(now);
+        }
+        if self.synced && self.flights.in_flight() < MAX_IN_FLIGHT {
+            self.decide(now);
         }
         for gang in self.flights.take_reportable() {
             self.report(&gang);
@@ -196,6 +194,22 @@ impl Scheduler {
         if self.turns % TURNS_PER_COUNT == 1 {
             let pending = self.world.gang_reports().iter().filter(|report| report.pods > report.bound).count();
             self.metrics.gangs_pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// One pass of the engine.
+    fn decide(&mut self, now: Millis) {
+        let started = Instant::now();
+        let outcome = schedule(&mut self.world, &self.policy, now);
+        self.metrics.passes.inc();
+        self.metrics.pass_seconds.observe(started.elapsed().as_secs_f64());
+        self.metrics.search_steps.inc_by(outcome.steps);
+        self.wakeup = outcome.next_wakeup;
+        for decision in outcome.decisions {
+            self.hand_over(decision, now);
+        }
+        for gang in outcome.changed {
+            self.flights.touch(gang);
         }
     }
 
@@ -219,13 +233,10 @@ impl Scheduler {
     fn settle(&mut self, now: Millis) {
         for (gang, refused) in self.flights.take_ended() {
             self.flights.touch(gang.clone());
-            let Some(text) = refused else { continue };
-            let until = self.flights.back_off(&gang, now);
             let partial = self.world.gang_report(&gang).is_some_and(|report| report.state == GangState::Partial);
-            if partial {
+            if refused && partial {
                 self.flights.half_bound(&gang, now);
             }
-            self.apply(Event::Backoff(gang, until, text), now);
         }
         for gang in self.flights.half_bound_gangs() {
             match self.world.gang_report(&gang).map(|report| report.state) {
@@ -264,22 +275,36 @@ impl Scheduler {
         }
     }
 
-    /// After a start: gangs that an earlier process left half bound are completed by the pass like any other; those that
-    /// could not be are given the same patience as after a refusal.
+    /// After a start: gangs that an earlier process left half bound come before all others, because their domain is decided
+    /// and somebody else could take the room. Those that can't be completed get the same patience as after a refusal.
     fn look_back(&mut self, now: Millis) {
-        // Statuses that the earlier process did not get to write; those that are right cost nothing.
-        for report in self.world.gang_reports() {
-            self.flights.touch(report.uid);
-        }
-        let half: Vec<String> = {
+        let half: BTreeSet<String> = {
             let directory = self.directory.lock();
             directory.iter().filter(|(_, entry)| flights::was_left_half_bound(entry)).map(|(uid, _)| uid.clone()).collect()
         };
-        for gang in half {
-            if self.world.gang_report(&gang).is_some_and(|report| report.state == GangState::Partial) {
-                info!(gang, "gang was left half bound");
-                self.flights.half_bound(&gang, now);
+        let reports = self.world.gang_reports();
+        if !half.is_empty() {
+            info!(gangs = half.len(), "gangs were left half bound; they come first");
+            let others = reports.iter().filter(|report| report.pods > report.bound && !half.contains(&report.uid));
+            let others: Vec<String> = others.map(|report| report.uid.clone()).collect();
+            let later = now.saturating_add(HEARTBEAT_MILLIS);
+            for gang in &others {
+                self.apply(Event::Backoff(gang.clone(), later, "half-bound gangs come first".to_owned()), now);
             }
+            self.decide(now);
+            for gang in others {
+                // A moment that is over ends the wait.
+                self.apply(Event::Backoff(gang, now, String::new()), now);
+            }
+            for gang in half {
+                if self.world.gang_report(&gang).is_some_and(|report| report.state == GangState::Partial) {
+                    self.flights.half_bound(&gang, now);
+                }
+            }
+        }
+        // Statuses that the earlier process did not get to write; those that are right cost nothing.
+        for report in reports {
+            self.flights.touch(report.uid);
         }
     }
 
