@@ -2,7 +2,7 @@
 CARGO ?= cargo
 BERTH := target/debug/berth
 
-.PHONY: demo demo-cluster test lint bench engine e2e
+.PHONY: demo demo-cluster test lint bench e2e
 
 ## demo: the seed stories, offline: no cluster needed.
 demo:

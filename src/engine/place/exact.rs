@@ -191,6 +191,13 @@ struct Table<C> {
     children: Vec<Rc<Table<C>>>,
 }
 
+impl<C> Table<C> {
+    /// A table as it leaves a merge: nothing lifted or broken yet.
+    fn merged(dims: Dims, cost: Vec<C>, choices: Vec<Vec<u32>>, children: Vec<Rc<Table<C>>>) -> Self {
+        Self { dims, cost, broken: Vec::new(), lifted: None, choices, merged: dims, children }
+    }
+}
+
 struct Run<'a, C> {
     instance: &'a Instance<'a>,
     demand: &'a Demand,
@@ -368,15 +375,7 @@ impl<'a, C: Cost> Run<'a, C> {
             choices[at] = choice;
             reach = next_reach;
         }
-        Some(Table {
-            dims,
-            cost,
-            broken: Vec::new(),
-            lifted: None,
-            choices,
-            merged: dims,
-            children: Vec::new(),
-        })
+        Some(Table::merged(dims, cost, choices, Vec::new()))
     }
 
     /// Children merged from the last to the first, so that a tie gives more to the earlier one.
@@ -425,15 +424,7 @@ impl<'a, C: Cost> Run<'a, C> {
                 .map(|state| dims.of(state))
                 .collect();
         }
-        Some(Table {
-            dims,
-            cost,
-            broken: Vec::new(),
-            lifted: None,
-            choices,
-            merged: dims,
-            children: tables.to_vec(),
-        })
+        Some(Table::merged(dims, cost, choices, tables.to_vec()))
     }
 
     /// Adds the domain's own cost, and turns pods into segments at the preferred depth.

@@ -104,30 +104,3 @@ async fn a_failed_start_says_why() {
         other => panic!("{other:?}"),
     }
 }
-
-/// How long a large cluster takes: `cargo test -p berth-harness -- --ignored --nocapture`.
-#[tokio::test]
-#[ignore = "a measurement"]
-async fn thousand_nodes() {
-    let start = std::time::Instant::now();
-    let plane = ControlPlane::start(Options {
-        scheduler: true,
-        ..Options::default()
-    })
-    .await
-    .unwrap();
-    println!("started with kube-scheduler in {:?}", start.elapsed());
-    let client = plane.client().await.unwrap();
-    let start = std::time::Instant::now();
-    plane
-        .create_nodes(
-            &client,
-            (0..1000)
-                .map(|n| NodeSpec::new(format!("node-{n}")))
-                .collect(),
-        )
-        .await
-        .unwrap();
-    println!("1000 nodes ready in {:?}", start.elapsed());
-    plane.stop().await;
-}
