@@ -31,7 +31,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     if world.dirty || due {
         world.dirty = false;
         world.refresh_trees();
-        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new() }.run();
+        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run();
     }
     outcome.next_wakeup = world
         .waiting
@@ -51,7 +51,10 @@ struct Pass<'a> {
     policy: &'a Policy,
     now: Millis,
     outcome: &'a mut Outcome,
-    failed: BTreeMap<Signature, Reason>,
+    /// Failures that others may share, with the number of decisions they were made after.
+    failed: BTreeMap<Signature, (Reason, usize)>,
+    /// Decisions taken before the oldest verdict that the current attempt used.
+    as_of: usize,
 }
 
 impl Pass<'_> {
@@ -60,8 +63,9 @@ impl Pass<'_> {
             self.world.waiting.iter().filter_map(|gang| self.key(*gang, false)).collect();
         let mut tried: Vec<(OrderKey, usize)> = Vec::new();
         while let Some(key) = work.pop_first() {
+            self.as_of = usize::MAX;
             let more = self.attempt(&key);
-            tried.push((key.clone(), self.outcome.decisions.len()));
+            tried.push((key.clone(), self.as_of.min(self.outcome.decisions.len())));
             if more {
                 work.insert(OrderKey { surplus: true, ..key });
             }
@@ -255,7 +259,8 @@ impl Pass<'_> {
                 return Err(reason.clone());
             }
         let signature = Signature::of(item);
-        if let (None, Some(reason)) = (&blocked, self.failed.get(&signature)) {
+        if let (None, Some((reason, as_of))) = (&blocked, self.failed.get(&signature)) {
+            self.as_of = self.as_of.min(*as_of);
             return Err(reason.clone());
         }
         let mut rooms = std::mem::take(&mut self.world.rooms);
@@ -284,7 +289,8 @@ impl Pass<'_> {
         self.outcome.steps += steps;
         result.map_err(|(reason, share)| {
             if share {
-                self.failed.insert(signature, reason.clone());
+                let as_of = self.outcome.decisions.len();
+                self.failed.insert(signature, (reason.clone(), as_of));
             }
             reason
         })

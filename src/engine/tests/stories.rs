@@ -280,3 +280,15 @@ fn a_leader_of_another_shape_stays_with_its_segment() {
     assert_eq!(lab.report("g").state, GangState::Placed, "{:?}", lab.code("g"));
     assert_eq!(lab.places("g"), "a c d a b");
 }
+
+#[test]
+fn a_shared_verdict_is_renewed_when_room_shrinks_after_it() {
+    let mut lab = Lab::new("b/r1: a; b/r2: c; b/r3: d");
+    // By name: g1 fails, g2 takes room, g3 shares the verdict of g1, which is old by then.
+    lab.gang("g1", 4, 6, "", "");
+    lab.gang("g2", 1, 3, "", "");
+    lab.gang("g3", 4, 6, "", "");
+    lab.pass();
+    assert_eq!(lab.code("g1"), "NotEnoughRoom 2/4");
+    assert_eq!(lab.code("g3"), "NotEnoughRoom 2/4");
+}
