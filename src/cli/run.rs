@@ -98,7 +98,12 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
     };
     let ingest = tokio::spawn(ingest.run());
-    let policy = Policy { default_topology: arguments.default_topology.clone(), ..Policy::standard() };
+    let policy = Policy {
+        default_topology: arguments.default_topology.clone(),
+        verdict_age_millis: Policy::VERDICT_AGE_MILLIS,
+        verdicts_per_pass: Policy::VERDICTS_PER_PASS,
+        ..Policy::standard()
+    };
     let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health: Arc::clone(&health) };
     let handle = tokio::runtime::Handle::current();
     let scheduler = Scheduler::new(policy, wiring);

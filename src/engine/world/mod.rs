@@ -8,6 +8,7 @@ mod apply;
 pub mod model;
 mod queues;
 mod report;
+pub(crate) mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +59,10 @@ pub struct World {
     pub(crate) waiting: BTreeSet<GangIdx>,
     /// Something changed since the last pass.
     pub(crate) dirty: bool,
+    /// What changed since the last pass, as far as it can let a parked gang go on.
+    pub(crate) changes: wake::Changes,
+    /// Counts events and commits: verdicts made at another count may be out of date.
+    pub(crate) version: u64,
     /// Initial lists are complete.
     pub(crate) synced: bool,
     /// This process may decide.
@@ -102,6 +107,7 @@ impl World {
     /// `Rejected` names the object and field that cannot be used.
     pub fn apply(&mut self, event: Event, now: Millis) -> Result<(), Rejected> {
         self.dirty = true;
+        self.version += 1;
         self.apply_event(event, now)
     }
 
@@ -162,6 +168,7 @@ impl World {
     }
 
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
+        self.changes.note_room(idx, self.rooms.room(idx));
         let room = self.nodes[idx.at()].as_ref().map(|node| self.room_of(node));
         self.rooms.set(idx, room, false);
     }
