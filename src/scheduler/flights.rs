@@ -7,7 +7,7 @@ use berth_engine::facts::Millis;
 use crate::cluster::directory::Entry;
 
 /// First wait of a gang whose Binding was refused; doubles with every refusal in a row.
-const FIRST_BACK_OFF_MILLIS: Millis = 1_000;
+pub(crate) const FIRST_BACK_OFF_MILLIS: Millis = 1_000;
 
 /// Longest wait: a person who repaired the cause should not wait longer.
 const MAX_BACK_OFF_MILLIS: Millis = 300_000;

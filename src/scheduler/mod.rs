@@ -3,7 +3,7 @@
 //! Event driven: it wakes for an event, for the moment that the engine asked for, or for the heartbeat. It makes no call
 //! to the API. What is in flight is bounded: above the limit it takes events in but does not decide.
 
-mod flights;
+pub(crate) mod flights;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -81,6 +81,21 @@ pub struct Rejected {
     pub message: String,
 }
 
+/// Room of one node, for drawings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRoom {
+    /// Its name.
+    pub name: String,
+    /// GPUs that it has.
+    pub gpus: i64,
+    /// GPUs in use.
+    pub gpus_used: i64,
+    /// Milli-cores that it has.
+    pub cpu_millis: i64,
+    /// Milli-cores in use.
+    pub cpu_millis_used: i64,
+}
+
 /// Capacity of one domain, for `tree` and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainCapacity {
