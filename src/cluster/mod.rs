@@ -8,6 +8,7 @@ pub mod convert;
 pub mod directory;
 pub mod ingest;
 mod gangs;
+mod held;
 pub mod raw;
 pub mod store;
 #[cfg(test)]
