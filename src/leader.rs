@@ -63,6 +63,12 @@ impl Fence {
         self.now() < self.until.load(Ordering::Acquire)
     }
 
+    /// Whether no Lease moves it.
+    #[must_use]
+    pub fn is_always_open(&self) -> bool {
+        self.until.load(Ordering::Acquire) == Millis::MAX
+    }
+
     fn now(&self) -> Millis {
         millis(self.start.elapsed())
     }

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::YES;
 use crate::bind::{self, Binder};
+use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
@@ -189,6 +190,13 @@ async fn start(
     let (result_sender, results) = mpsc::unbounded_channel();
     let (command_sender, commands) = mpsc::unbounded_channel();
 
+    let mut store = Store::new(&arguments.scheduler_name, directory.clone());
+    if fence.is_always_open() {
+        // No Lease says when an earlier process ended: it may have been killed a moment ago.
+        let since = now_millis();
+        let patience = i64::try_from(bind::REQUEST_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
+        store = store.after_another(since, since.saturating_add(patience));
+    }
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency);
@@ -196,7 +204,7 @@ async fn start(
     let status = tokio::spawn(writer.clone().run(client.clone(), fence, stop.clone()));
     let ingest = Ingest {
         client,
-        store: Store::new(&arguments.scheduler_name, directory.clone()),
+        store,
         engine,
         writer: writer.clone(),
         metrics: Arc::clone(&metrics),

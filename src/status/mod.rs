@@ -230,6 +230,11 @@ impl Writer {
         let mut running: JoinSet<(Target, Wanted, write::End)> = JoinSet::new();
         let mut budget = Budget { left: CONDITIONS_PER_SECOND, since: Instant::now() };
         while !*stop.borrow() {
+            {
+                let queue = self.queue();
+                let waiting = queue.wanted.len() + queue.busy.len();
+                self.0.metrics.status_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+            }
             while running.len() < WRITES_IN_FLIGHT {
                 let conditions_too = budget.has_some(Instant::now());
                 let Some((target, wanted)) = self.queue().take(Instant::now(), conditions_too) else { break };
