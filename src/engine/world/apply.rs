@@ -29,6 +29,19 @@ impl World {
                 self.topologies.retain(|_, facts| facts.uid != uid);
                 self.trees_dirty = true;
             }
+            // The rules that read these are in the works: nothing is stored yet.
+            Event::NamespaceUpsert(..)
+            | Event::NamespaceDelete(_)
+            | Event::ClaimUpsert(_)
+            | Event::ClaimDelete(_)
+            | Event::VolumeUpsert(_)
+            | Event::VolumeDelete(_)
+            | Event::StorageClassUpsert(_)
+            | Event::StorageClassDelete(_)
+            | Event::CsiNodeUpsert(_)
+            | Event::CsiNodeDelete(_)
+            | Event::StorageCapacityUpsert(_)
+            | Event::StorageCapacityDelete(_) => {}
             // A prepared, sent or failed pod keeps the room of its decision until the end is known.
             Event::PreparationStarted(_)
             | Event::PreparationDone(_)
