@@ -307,3 +307,27 @@ fn what_an_earlier_process_sent_is_waited_out_where_pods_waited_already() {
     assert!(!again(Some(young()), 2_000), "it came after the start");
     assert!(!again(Some(pod("a", None)), 6_000), "the time is over already");
 }
+
+#[test]
+fn an_owner_whose_kind_may_not_be_watched_is_read_once() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    let fetches = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Fetch(_))).count();
+    assert_eq!(fetches(&store.apply(Change::Forbidden(job_kind()), 1_000)), 1);
+    assert_eq!(fetches(&apply(&mut store, pod_kind(), pod("b", None))), 0, "the second pod waits for the same read");
+    let effects = apply(&mut store, job_kind(), job("2"));
+    assert_eq!((gangs(&effects)[0].min_member, pods(&effects).len()), (Some(2), 2));
+    let effects = apply(&mut store, pod_kind(), pod("c", None));
+    assert_eq!((fetches(&effects), pods(&effects).len()), (0, 1), "the answer is kept");
+}
+
+#[test]
+fn an_owner_that_may_not_be_read_either_ends_the_walk() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    store.apply(Change::Forbidden(job_kind()), 1_000);
+    let effects = store.apply(Change::Unreadable("job-1".to_owned()), 1_000);
+    assert!(pods(&effects)[0].gang.is_some(), "{effects:?}");
+}
