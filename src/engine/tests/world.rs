@@ -207,3 +207,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_live_place_ends_with_its_pod() {
+    let mut lab = Lab::new("r1: n=2");
+    lab.gang("g", 2, 1, "", "");
+    let mut pod = Lab::pod_facts("g", None, 0, 1);
+    assert_eq!(lab.world.live_place(&pod.uid), None, "it waits");
+    pod.node = Some("n".to_owned());
+    lab.send(Event::PodUpsert(pod.clone()));
+    assert_eq!(lab.world.live_place(&pod.uid), Some(("gang-g".to_owned(), "n".to_owned())));
+    pod.phase = PodPhase::Succeeded;
+    lab.send(Event::PodUpsert(pod.clone()));
+    assert_eq!(lab.world.live_place(&pod.uid), None, "it is over");
+    lab.send(Event::PodDelete(pod.uid.clone()));
+    assert_eq!(lab.world.live_place(&pod.uid), None);
+}

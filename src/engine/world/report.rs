@@ -73,6 +73,15 @@ impl World {
         Some((state, pod.node.clone()))
     }
 
+    /// UID of the gang of a live pod that has a place, and the place: what `bound` counts.
+    #[must_use]
+    pub fn live_place(&self, uid: &str) -> Option<(String, String)> {
+        let pod = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref().filter(|pod| pod.live())?;
+        let gang = self.gang_by_key.get(&crate::world::apply::gang_key(&pod.facts)?)?;
+        let gang = self.gangs[gang.at()].as_ref()?;
+        Some((gang.facts.uid.clone(), pod.node.clone()?))
+    }
+
     /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
     #[must_use]
     pub fn domains_of_node(&self, node: &str) -> Vec<(String, DomainPath)> {
