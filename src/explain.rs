@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 20] = [
+    const PROBLEMS: [&str; 22] = [
         "DuplicateSubgroup",
         "InvalidDuration",
         "InvalidMemberLabel",
@@ -272,6 +272,8 @@ mod tests {
         "InvalidSize",
         "LevelWithoutTopology",
         "MinMemberIgnored",
+        "OwnerForbidden",
+        "PodGroupNotFound",
         "PreferredAboveRequired",
         "SubgroupCycle",
         "TopologyIgnored",

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::keys;
 use berth_api::pod_group::PodGroup;
-use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey};
+use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey, Problem};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
 use super::convert::{self, Membership};
 use super::directory::Member;
+use super::owners::forbidden_owner;
 use super::raw;
 use super::store::{Bad, PodEntry, Store, typed};
 use super::Effect;
@@ -68,12 +69,13 @@ impl Store {
                     leader: false,
                     unsupported,
                 };
-                self.join(uid, membership);
                 let gang = self.gangs.entry(key.clone()).or_default();
                 let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
                 if !gang.derived.as_ref().is_some_and(keeps) {
                     gang.derived = Some((uid.to_owned(), group));
                 }
+                // Joined when it is described: before, it would look like a gang whose PodGroup is missing.
+                self.join(uid, membership);
                 self.refresh_gang(&key);
             }
         }
@@ -157,11 +159,12 @@ impl Store {
     /// Brings the engine, the directory and the object in line with what is known of a gang.
     pub(super) fn refresh_gang(&mut self, key: &ObjectKey) {
         let Some(gang) = self.gangs.get(key) else { return };
-        if gang.derived.is_none() && gang.object.is_none() {
+        let known = gang.derived.is_some() || gang.object.is_some();
+        if !known && (gang.members.is_empty() || self.is_listing_pod_groups()) {
             self.forget_gang(key);
             return;
         }
-        match self.facts_of(gang) {
+        match self.facts_of(key, gang) {
             Ok(facts) => self.tell_gang(key, facts),
             Err(bad) => self.skip("PodGroup", &format!("{}/{}", key.namespace, key.name), bad),
         }
@@ -169,10 +172,12 @@ impl Store {
         self.write_gang(key);
     }
 
-    fn facts_of(&self, gang: &Gang) -> Result<GangFacts, Bad> {
+    fn facts_of(&self, key: &ObjectKey, gang: &Gang) -> Result<GangFacts, Bad> {
         let Some((_, group)) = &gang.derived else {
-            let (object, _) = gang.object.as_ref().ok_or_else(|| Bad { object: String::new(), message: String::new() })?;
-            return Ok(convert::gang_facts(object, "", &self.priorities)?);
+            return match &gang.object {
+                Some((object, _)) => Ok(convert::gang_facts(object, "", &self.priorities)?),
+                None => Ok(missing_group(key)),
+            };
         };
         let mut facts = convert::derived_gang_facts(group, &self.priorities)?;
         if let Some((object, _)) = &gang.object {
@@ -184,6 +189,7 @@ impl Store {
                 facts.constraint = convert::gang_facts(object, "", &self.priorities)?.constraint;
             }
         }
+        facts.problems.extend(forbidden_owner(group));
         facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
         let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
         let oldest = members.map(|entry| convert::created_millis(&entry.pod.metadata)).min();
@@ -249,6 +255,10 @@ impl Store {
         let now = self.now;
         let Some(gang) = self.gangs.get_mut(key) else { return };
         let Some((_, group)) = &gang.derived else { return };
+        if forbidden_owner(group).is_some() {
+            // What is known of the gang is too little to write it down, or over what somebody wrote who knew more.
+            return;
+        }
         let wanted = manifest(group);
         let write = match &gang.object {
             None => wanted,
@@ -266,6 +276,23 @@ impl Store {
         gang.written = Some((write.clone(), now));
         let effect = if gang.object.is_none() { Effect::CreatePodGroup } else { Effect::PatchPodGroup };
         self.effects.push(effect(key.clone(), Box::new(write)));
+    }
+}
+
+/// A gang whose pods name a PodGroup that is not there: it waits, and says so.
+fn missing_group(key: &ObjectKey) -> GangFacts {
+    let problem = Problem {
+        code: "PodGroupNotFound",
+        object: String::new(),
+        key: keys::POD_GROUP.to_owned(),
+        value: key.name.clone(),
+        allowed: format!("the name of a PodGroup that exists in namespace {}", key.namespace),
+    };
+    GangFacts {
+        uid: format!("missing/{}/{}", key.namespace, key.name),
+        key: key.clone(),
+        problems: vec![problem],
+        ..GangFacts::default()
     }
 }
 

@@ -9,6 +9,7 @@ pub mod directory;
 pub mod ingest;
 mod gangs;
 mod held;
+mod owners;
 pub mod raw;
 pub mod store;
 #[cfg(test)]
@@ -74,10 +75,19 @@ pub enum Change {
     Applied(Gvk, Box<Value>),
     /// An object is gone.
     Deleted(Gvk, Box<Value>),
-    /// A single object was asked for and can't be read: the walk ends below it (its UID).
-    Unreadable(String),
+    /// A single owner was asked for and can't be read: the walk ends below it.
+    Unreadable(ObjectId, Unreadable),
     /// Time passed: look for what waits too long.
     Tick,
+}
+
+/// Why an owner can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It is gone, or the API server lacks its kind.
+    Gone,
+    /// We lack the permission: whether it makes its pods a gang is not known.
+    Forbidden,
 }
 
 /// What the store wants done.

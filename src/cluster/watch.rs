@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
@@ -23,6 +23,12 @@ use crate::telemetry::Metrics;
 
 /// How often an absent or forbidden kind is looked for again: soon enough for a person who just installed a CRD.
 const PROBE_PERIOD: Duration = Duration::from_secs(5);
+
+/// A kind that disappears under a watch is looked for after this time: a CRD that is replaced comes back at once.
+const REPLACED_WAIT: Duration = Duration::from_secs(1);
+
+/// An error that goes on is logged this often.
+const COMPLAINT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Objects per page of the first list: 500 is the customary size, and bounds the memory of one answer.
 const PAGE_SIZE: u32 = 500;
@@ -68,7 +74,14 @@ impl Watches {
 
     fn spawn(&mut self, gvk: Gvk, after: Duration) {
         let kind = gvk.group_kind();
-        let watch = Watch { client: self.client.clone(), changes: self.changes.clone(), metrics: Arc::clone(&self.metrics), gvk };
+        let watch = Watch {
+            client: self.client.clone(),
+            changes: self.changes.clone(),
+            metrics: Arc::clone(&self.metrics),
+            gvk,
+            listed: false,
+            complaint: Complaint::default(),
+        };
         let running = self.tasks.spawn(async move {
             tokio::time::sleep(after).await;
             watch.run().await;
@@ -90,16 +103,44 @@ struct Watch {
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
     gvk: Gvk,
+    /// The last round came as far as a complete list.
+    listed: bool,
+    complaint: Complaint,
+}
+
+/// Errors that go on: told at once, then now and then, and when they are over.
+#[derive(Debug, Default)]
+struct Complaint {
+    told: Option<Instant>,
+    errors: u64,
+}
+
+impl Complaint {
+    /// An error at this moment: how many there were since the last success, when it is time to tell.
+    fn error(&mut self, now: Instant) -> Option<u64> {
+        self.errors = self.errors.saturating_add(1);
+        if self.told.is_some_and(|told| now.duration_since(told) < COMPLAINT_PERIOD) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(self.errors)
+    }
+
+    /// All is well: how many errors there were, if any.
+    fn over(&mut self) -> Option<u64> {
+        self.told.take().map(|_| std::mem::take(&mut self.errors))
+    }
 }
 
 impl Watch {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut reported = "";
         loop {
             let (ended, wait) = match self.probe().await {
                 Probe::Present(resource) => {
-                    reported = "";
-                    (self.follow(&resource).await, Duration::from_millis(100))
+                    let ended = self.follow(&resource).await;
+                    let wait = if matches!(ended, Ended::Forbidden) { PROBE_PERIOD } else { REPLACED_WAIT };
+                    (ended, wait)
                 }
                 Probe::Absent => (Ended::Absent, PROBE_PERIOD),
                 Probe::Forbidden => (Ended::Forbidden, PROBE_PERIOD),
@@ -109,6 +150,13 @@ impl Watch {
                     continue;
                 }
             };
+            if std::mem::take(&mut self.listed) {
+                // What was listed stands until the next round: a list without the permission to watch is asked for again
+                // and again, and a kind that was there a moment ago may only have been replaced.
+                reported = "";
+                tokio::time::sleep(wait).await;
+                continue;
+            }
             let (name, change) = match &ended {
                 Ended::Closed => return,
                 Ended::Absent => ("absent", Change::Absent(self.gvk.clone())),
@@ -140,12 +188,18 @@ impl Watch {
         }
     }
 
-    async fn follow(&self, resource: &ApiResource) -> Ended {
+    async fn follow(&mut self, resource: &ApiResource) -> Ended {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
         let config = watcher::Config::default().page_size(PAGE_SIZE);
         let stream = watcher(api, config).default_backoff();
         let mut stream = std::pin::pin!(stream);
         while let Some(item) = stream.next().await {
+            if item.is_ok()
+                && let Some(errors) = self.complaint.over()
+            {
+                info!(kind = %self.gvk.kind, errors, "watch works again");
+            }
+            self.listed |= matches!(item, Ok(watcher::Event::InitDone));
             let change = match item {
                 Ok(watcher::Event::Init) => Change::ListStarted(self.gvk.clone()),
                 Ok(watcher::Event::InitApply(object)) => Change::Listed(self.gvk.clone(), self.raw(object)),
@@ -180,7 +234,7 @@ impl Watch {
         Box::new(value)
     }
 
-    fn judge(&self, error: &watcher::Error) -> Option<Ended> {
+    fn judge(&mut self, error: &watcher::Error) -> Option<Ended> {
         let status = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
             | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status),
@@ -199,9 +253,11 @@ impl Watch {
         }
     }
 
-    fn count_error(&self, error: &str) {
+    fn count_error(&mut self, error: &str) {
         self.metrics.watch_errors.with_label_values(&[self.gvk.kind.as_str()]).inc();
-        warn!(kind = %self.gvk.kind, error, "watch failed; trying again");
+        if let Some(errors) = self.complaint.error(Instant::now()) {
+            warn!(kind = %self.gvk.kind, errors, error, "watch failed; trying again");
+        }
     }
 }
 
@@ -210,4 +266,21 @@ enum Probe {
     Absent,
     Forbidden,
     Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_goes_on_is_told_now_and_then() {
+        let mut complaint = Complaint::default();
+        let start = Instant::now();
+        assert_eq!(complaint.over(), None);
+        assert_eq!(complaint.error(start), Some(1));
+        let told: Vec<u64> = (1..120).filter_map(|second| complaint.error(start + Duration::from_secs(second))).collect();
+        assert_eq!(told, [61], "two minutes of an error every second");
+        assert_eq!((complaint.over(), complaint.over()), (Some(120), None));
+        assert_eq!(complaint.error(start), Some(1), "a new trouble is told at once");
+    }
 }
