@@ -16,7 +16,7 @@ pub mod store;
 mod tests;
 pub mod watch;
 
-use berth_engine::facts::{Event, Millis, ObjectKey};
+use berth_engine::facts::{Event, ObjectKey};
 use serde_json::Value;
 
 use crate::grouping::ObjectId;
@@ -98,8 +98,6 @@ pub enum Effect {
     Engine(Event),
     /// Watch a kind of owners.
     Watch(Gvk),
-    /// List a kind again, consistently, after this many milliseconds.
-    ListAgain(Gvk, Millis),
     /// Read one owner, because its kind can't be watched.
     Fetch(ObjectId),
     /// Create a PodGroup.

@@ -100,8 +100,6 @@ pub struct Store {
     /// Names of everything that any node has.
     resources: BTreeSet<String>,
     synced: bool,
-    /// Start of the process, and until when a Binding of an earlier one could still take effect.
-    unsettled: Option<(Millis, Millis)>,
     pub(super) directory: SharedDirectory,
     pub(super) effects: Vec<Effect>,
     pub(super) now: Millis,
@@ -145,18 +143,10 @@ impl Store {
             skipped: BTreeSet::new(),
             resources: BTreeSet::new(),
             synced: false,
-            unsettled: None,
             directory,
             effects: Vec::new(),
             now: 0,
         }
-    }
-
-    /// The same, for a process that started at `since` and can't know whether an earlier one has just died: until `until`
-    /// pods that waited already may still be bound by it.
-    #[must_use]
-    pub fn after_another(self, since: Millis, until: Millis) -> Self {
-        Self { unsettled: Some((since, until)), ..self }
     }
 
     /// Takes one change in and says what follows from it.
@@ -237,15 +227,6 @@ impl Store {
             _ => entry.state != KindState::Syncing,
         };
         if !self.synced && self.kinds.iter().all(listed) {
-            if let Some((since, until)) = self.unsettled.take()
-                && self.now < until
-                && self.pods.values().any(|entry| entry.waited_at(since))
-            {
-                let pods = Gvk::new("", "v1", "Pod");
-                self.kind(&pods).state = KindState::Syncing;
-                self.effects.push(Effect::ListAgain(pods, until - self.now));
-                return;
-            }
             self.synced = true;
             self.effects.push(Effect::Engine(Event::Synced));
         }
@@ -451,12 +432,6 @@ impl PodEntry {
             shape: None,
             waiting: None,
         }
-    }
-
-    /// It has no node, and was there at this moment already (clocks of two machines differ a little).
-    fn waited_at(&self, moment: Millis) -> bool {
-        const CLOCK_SLACK_MILLIS: Millis = 2_000;
-        raw::node_of(&self.pod).is_none() && convert::created_millis(&self.pod.metadata) <= moment + CLOCK_SLACK_MILLIS
     }
 
     fn waits_for(&self, gvk: &Gvk) -> bool {

@@ -278,38 +278,6 @@ fn the_value_of_a_priority_class_ends_with_it() {
 }
 
 #[test]
-fn what_an_earlier_process_sent_is_waited_out_where_pods_waited_already() {
-    let again = |pod: Option<Value>, ended_at: i64| {
-        let mut store = store().after_another(1_000, 6_000);
-        let other = Gvk::new("", "v1", "Pod");
-        if let Some(pod) = pod {
-            store.apply(Change::ListStarted(other.clone()), 1_000);
-            store.apply(Change::Listed(other.clone(), Box::new(pod)), 1_000);
-            store.apply(Change::ListEnded(job_kind()), 1_000);
-        }
-        let effects: Vec<Effect> =
-            base_kinds().into_iter().flat_map(|gvk| store.apply(Change::ListEnded(gvk), ended_at)).collect();
-        let waits = effects.iter().any(|effect| matches!(effect, Effect::ListAgain(..)));
-        let synced = |effects: &[Effect]| effects.contains(&Effect::Engine(Event::Synced));
-        assert_ne!(waits, synced(&effects), "either it decides or it lists again");
-        if waits {
-            assert!(effects.contains(&Effect::ListAgain(other.clone(), 6_000 - ended_at)));
-            assert!(synced(&store.apply(Change::ListEnded(other), 6_000)), "once");
-        }
-        waits
-    };
-    let young = || {
-        let mut young = pod("a", None);
-        young["metadata"]["creationTimestamp"] = json!("2030-01-01T00:00:00Z");
-        young
-    };
-    assert!(again(Some(pod("a", None)), 2_000));
-    assert!(!again(None, 2_000), "nothing waited: nothing can be on its way");
-    assert!(!again(Some(young()), 2_000), "it came after the start");
-    assert!(!again(Some(pod("a", None)), 6_000), "the time is over already");
-}
-
-#[test]
 fn an_owner_whose_kind_may_not_be_watched_is_read_once() {
     let mut store = store();
     end_lists(&mut store);
