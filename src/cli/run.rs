@@ -130,20 +130,21 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let _unheard = parts.stop.send(true).is_err();
     let ended = async {
         let joined = tokio::task::spawn_blocking(move || parts.engine.join()).await;
-        parts.binder.await.context("waiting for Bindings under way")?;
+        let all_ended = parts.binder.await.context("waiting for Bindings under way")?;
         parts.status.await.context("waiting for the status writer")?;
         anyhow::ensure!(matches!(joined, Ok(Ok(()))), "the engine thread panicked");
-        anyhow::Ok(())
+        anyhow::Ok(all_ended)
     };
     // What is under way may end under our Lease, which is renewed meanwhile.
     let mut ended = std::pin::pin!(ended);
-    tokio::select! {
+    let all_ended = tokio::select! {
         result = &mut ended => result?,
         () = &mut kept, if asked.is_ok() => ended.await?,
-    }
+    };
     drop(kept);
     parts.ingest.abort();
-    if asked.is_ok() {
+    // With something still on its way the Lease keeps our name: the next process waits that out.
+    if asked.is_ok() && all_ended {
         leadership.release().await;
     }
     asked?;
@@ -168,7 +169,7 @@ struct Parts {
     stop: watch::Sender<bool>,
     engine: std::thread::JoinHandle<()>,
     engine_ended: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
-    binder: tokio::task::JoinHandle<()>,
+    binder: tokio::task::JoinHandle<bool>,
     status: tokio::task::JoinHandle<()>,
     ingest: tokio::task::JoinHandle<()>,
 }

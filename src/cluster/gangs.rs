@@ -121,8 +121,16 @@ impl Store {
         let group: PodGroup = typed(object)?;
         let key = raw::key(object);
         let gang = self.gangs.entry(key.clone()).or_default();
-        gang.object = Some((group, object["status"].clone()));
+        let uid = group.metadata.uid.clone();
+        let before = gang.object.replace((group, object["status"].clone()));
+        let told = gang.told.clone().filter(|_| before.is_none_or(|(before, _)| before.metadata.uid != uid));
         self.refresh_gang(&key);
+        if let Some(told) = told
+            && self.gangs.get(&key).is_some_and(|gang| gang.told.as_ref() == Some(&told))
+        {
+            // Nothing new about the gang, but its object is: what is known of the gang is to be written there.
+            self.tell(Event::GangUpsert(told));
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangState, PodState};
+use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -62,6 +62,8 @@ pub struct Scheduler {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     flights: Flights,
+    /// Gangs with a new pod or a new PodGroup object: what was found out about them before is to be written there, too.
+    joined: BTreeSet<String>,
     synced: bool,
     looked_back: bool,
     wakeup: Option<Millis>,
@@ -103,6 +105,7 @@ impl Scheduler {
             metrics: wiring.metrics,
             health: wiring.health,
             flights: Flights::default(),
+            joined: BTreeSet::new(),
             synced: false,
             looked_back: false,
             wakeup: None,
@@ -166,8 +169,15 @@ impl Scheduler {
         };
         let held = |world: &World| pod.as_deref().and_then(|uid| world.live_place(uid));
         let before = held(&self.world);
+        let is_new = pod.as_deref().is_some_and(|uid| self.world.pod_state(uid).is_none());
+        if let Event::GangUpsert(facts) = &event {
+            self.joined.insert(facts.uid.clone());
+        }
         self.apply(event, now);
         let after = held(&self.world);
+        if is_new {
+            self.joined.extend(pod.as_deref().and_then(|uid| self.world.gang_of_pod(uid)));
+        }
         if before != after {
             // A pod came to a node, left it or is over: `bound` of its gang is another by now.
             for (gang, _) in [before, after].into_iter().flatten() {
@@ -212,6 +222,13 @@ impl Scheduler {
         }
         if self.synced && self.flights.in_flight() < MAX_IN_FLIGHT {
             self.decide(now);
+        }
+        for gang in std::mem::take(&mut self.joined) {
+            // A gang on its way has nothing to say yet.
+            let has_news = |report: &GangReport| report.bound > 0 || !report.reasons.is_empty();
+            if self.synced && self.world.gang_report(&gang).as_ref().is_some_and(has_news) {
+                self.flights.touch(gang);
+            }
         }
         for gang in self.flights.take_reportable() {
             self.report(&gang);

@@ -73,6 +73,14 @@ impl World {
         Some((state, pod.node.clone()))
     }
 
+    /// UID of the gang of a pod.
+    #[must_use]
+    pub fn gang_of_pod(&self, uid: &str) -> Option<String> {
+        let pod = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref()?;
+        let gang = self.gang_by_key.get(&crate::world::apply::gang_key(&pod.facts)?)?;
+        Some(self.gangs[gang.at()].as_ref()?.facts.uid.clone())
+    }
+
     /// UID of the gang of a live pod that has a place, and the place: what `bound` counts.
     #[must_use]
     pub fn live_place(&self, uid: &str) -> Option<(String, String)> {
