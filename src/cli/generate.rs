@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 
 use super::YES;
 use crate::rbac;
+use crate::telemetry::Metrics;
 
 /// Arguments of `berth generate`.
 #[derive(Debug, Args)]
@@ -26,6 +27,8 @@ enum What {
         #[arg(long, value_name = "DIR", env = "BERTH_OUT")]
         out: Option<PathBuf>,
     },
+    /// A page about every metric of `berth run`.
+    MetricsDocs,
     /// The rights that `berth run` needs: service account, roles and their bindings.
     Rbac {
         /// Namespace of the service account, and of the Lease.
@@ -50,6 +53,11 @@ enum What {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     match &arguments.what {
         What::Crds { out: folder } => crds(folder.as_deref(), out),
+        What::MetricsDocs => {
+            let metrics = Metrics::new().context("making the metrics")?;
+            out.write_all(metrics.markdown().as_bytes())?;
+            Ok(YES)
+        }
         What::Rbac { namespace, service_account, scheduler_name, owner, labels_first } => {
             let options = rbac::Options {
                 namespace,

@@ -19,16 +19,13 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::{Change, Gvk};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Complaint, Metrics};
 
 /// How often an absent or forbidden kind is looked for again: soon enough for a person who just installed a CRD.
 const PROBE_PERIOD: Duration = Duration::from_secs(5);
 
 /// A kind that disappears under a watch is looked for after this time: a CRD that is replaced comes back at once.
 const REPLACED_WAIT: Duration = Duration::from_secs(1);
-
-/// An error that goes on is logged this often.
-const COMPLAINT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Objects per page of the first list: 500 is the customary size, and bounds the memory of one answer.
 const PAGE_SIZE: u32 = 500;
@@ -91,30 +88,6 @@ struct Watch {
     /// The last round came as far as a complete list.
     listed: bool,
     complaint: Complaint,
-}
-
-/// Errors that go on: told at once, then now and then, and when they are over.
-#[derive(Debug, Default)]
-struct Complaint {
-    told: Option<Instant>,
-    errors: u64,
-}
-
-impl Complaint {
-    /// An error at this moment: how many there were since the last success, when it is time to tell.
-    fn error(&mut self, now: Instant) -> Option<u64> {
-        self.errors = self.errors.saturating_add(1);
-        if self.told.is_some_and(|told| now.duration_since(told) < COMPLAINT_PERIOD) {
-            return None;
-        }
-        self.told = Some(now);
-        Some(self.errors)
-    }
-
-    /// All is well: how many errors there were, if any.
-    fn over(&mut self) -> Option<u64> {
-        self.told.take().map(|_| std::mem::take(&mut self.errors))
-    }
 }
 
 impl Watch {
@@ -251,21 +224,4 @@ enum Probe {
     Absent,
     Forbidden,
     Failed(String),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_that_goes_on_is_told_now_and_then() {
-        let mut complaint = Complaint::default();
-        let start = Instant::now();
-        assert_eq!(complaint.over(), None);
-        assert_eq!(complaint.error(start), Some(1));
-        let told: Vec<u64> = (1..120).filter_map(|second| complaint.error(start + Duration::from_secs(second))).collect();
-        assert_eq!(told, [61], "two minutes of an error every second");
-        assert_eq!((complaint.over(), complaint.over()), (Some(120), None));
-        assert_eq!(complaint.error(start), Some(1), "a new trouble is told at once");
-    }
 }

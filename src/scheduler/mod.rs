@@ -38,7 +38,10 @@ const MAX_IN_FLIGHT: usize = 20_000;
 /// The loop turns at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The same in the engine's unit.
+/// Unusable events that are told apart: more than a person would read.
+const MAX_REJECTED: usize = 10_000;
+
+/// [`HEARTBEAT`] in the engine's unit.
 const HEARTBEAT_MILLIS: Millis = 1_000;
 
 /// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
@@ -64,6 +67,8 @@ pub struct Scheduler {
     flights: Flights,
     /// Gangs with a new pod or a new PodGroup object: what was found out about them before is to be written there, too.
     joined: BTreeSet<String>,
+    /// What was said of events that the model could not use: each is logged once.
+    rejected: BTreeSet<String>,
     synced: bool,
     looked_back: bool,
     wakeup: Option<Millis>,
@@ -106,6 +111,7 @@ impl Scheduler {
             health: wiring.health,
             flights: Flights::default(),
             joined: BTreeSet::new(),
+            rejected: BTreeSet::new(),
             synced: false,
             looked_back: false,
             wakeup: None,
@@ -208,7 +214,10 @@ impl Scheduler {
         self.metrics.events.inc();
         if let Err(rejected) = self.world.apply(event, now) {
             self.metrics.events_rejected.inc();
-            warn!(object = %rejected.object, field = %rejected.field, message = %rejected.message, "event not usable");
+            let what = format!("{}|{}|{}", rejected.object, rejected.field, rejected.message);
+            if self.rejected.len() < MAX_REJECTED && self.rejected.insert(what) {
+                warn!(object = %rejected.object, field = %rejected.field, message = %rejected.message, "event not usable");
+            }
         }
     }
 
