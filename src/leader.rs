@@ -459,8 +459,8 @@ mod tests {
         let mut leadership = Leadership::new(api.client.clone(), "ns", "berth", "me", Fence::open());
         let result = leadership.mark(Duration::from_millis(1)).await;
         let looks = api.asked().iter().filter(|asked| asked.method == "GET").count();
-        let writes = api.asked().into_iter().filter(|asked| asked.method == "PUT");
-        let written = writes.last().and_then(|asked| asked.body["spec"]["holderIdentity"].as_str().map(str::to_owned));
+        let last = api.asked().into_iter().rfind(|asked| asked.method == "PUT");
+        let written = last.and_then(|asked| asked.body["spec"]["holderIdentity"].as_str().map(str::to_owned));
         (result, looks == 2, written)
     }
 
