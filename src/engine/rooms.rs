@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::fit;
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
-use crate::outcome::Rule;
 use crate::topology::Tree;
 use crate::world::model::Room;
 
@@ -183,7 +182,7 @@ impl Rooms {
 
     fn slots_now(&self, node: NodeIdx, shape: &Shape, eligible: bool) -> u32 {
         match self.room(node) {
-            Some(room) if eligible => slots(room, shape),
+            Some(room) if eligible => fit::slots(room, shape),
             _ => 0,
         }
     }
@@ -293,38 +292,4 @@ pub struct Context<'a> {
     pub nodes: &'a [Option<&'a NodeFacts>],
     /// Trees by index.
     pub trees: &'a [Tree],
-}
-
-/// Copies that fit in a room.
-#[must_use]
-pub fn slots(room: &Room, shape: &Shape) -> u32 {
-    let mut most = i64::from(u32::MAX);
-    for (column, amount) in &shape.requests {
-        if *amount > 0 {
-            most = most.min(room.free.get(*column).copied().unwrap_or(0).max(0) / amount);
-        }
-    }
-    if !shape.facts.host_ports.is_empty() {
-        let taken = room.ports.iter().any(|used| {
-            shape.facts.host_ports.iter().any(|wanted| fit::ports_conflict(used, wanted))
-        });
-        most = most.min(i64::from(!taken));
-    }
-    u32::try_from(most).unwrap_or(0)
-}
-
-/// Why no copy fits in a room that passes the other rules.
-#[must_use]
-pub fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<Rule> {
-    for (column, amount) in shape.requests.iter().rev() {
-        if *amount > 0 && room.free.get(*column).copied().unwrap_or(0) < *amount {
-            return Some(Rule::Insufficient(names[*column].clone()));
-        }
-    }
-    shape
-        .facts
-        .host_ports
-        .iter()
-        .find(|wanted| room.ports.iter().any(|used| fit::ports_conflict(used, wanted)))
-        .map(|port| Rule::HostPort(port.port))
 }

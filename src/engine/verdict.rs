@@ -9,7 +9,6 @@ use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
 use crate::outcome::{Code, Fix, FixKind, Reason, Rule, Unit};
 use crate::place::task::{Bound, Item};
 use crate::place::{Failure, Region, Solver};
-use crate::rooms;
 use crate::topology::Tree;
 
 /// How near a domain comes to holding an item.
@@ -211,7 +210,7 @@ impl Solver<'_> {
             }
             let Some(facts) = self.nodes[node.at()] else { continue };
             let rule = crate::fit::refusal(facts, &entry.facts).or_else(|| {
-                self.rooms.room(node).and_then(|room| rooms::shortage(room, entry, self.columns))
+                self.rooms.room(node).and_then(|room| crate::fit::shortage(room, entry, self.columns))
             });
             if let Some(rule) = rule {
                 *counts.entry(rule).or_default() += 1;
@@ -281,7 +280,7 @@ impl Solver<'_> {
         }
         let Some(entry) = self.world.nodes[node.at()].as_ref() else { return 0 };
         let empty = crate::world::model::Room { free: entry.allocatable.clone(), ports: Vec::new() };
-        rooms::slots(&empty, &self.shapes[shape.at()])
+        crate::fit::slots(&empty, &self.shapes[shape.at()])
             .saturating_sub(self.rooms.node_slots(shape, node))
     }
 
