@@ -87,6 +87,10 @@ fn head(reason: &Reason) -> String {
         }
         Code::NotEnoughRoom => format!("{who}needs {needed}; {best} has room for {}", reason.has),
         Code::NoNodeMatches => format!("{who}fits no node, even an empty one"),
+        Code::PodRulesUnmet => format!(
+            "{who}needs {needed}; there is room, but rules about other pods (affinity, anti-affinity, spread) allow no \
+             placement of all"
+        ),
         Code::NotFoundWithinBudget => {
             "no placement was found within the search budget; that is no proof that there is none".to_owned()
         }
@@ -180,6 +184,10 @@ pub fn rule(rule: &Rule) -> String {
         Rule::NotReady => "not ready".to_owned(),
         Rule::HostPort(port) => format!("host port {port} taken"),
         Rule::MissingLabel(label) => format!("no label {label}"),
+        Rule::PodAffinity(key) => format!("no pod that the affinity asks for in its {key}"),
+        Rule::PodAntiAffinity(key) => format!("a pod that the anti-affinity avoids in its {key}"),
+        Rule::AntiAffinityOfOthers => "a pod there has an anti-affinity against this one".to_owned(),
+        Rule::TopologySpread(key) => format!("spread over {key} would be uneven"),
     }
 }
 

@@ -7,7 +7,11 @@
 mod conditions;
 mod host_ports;
 mod node_affinity;
+pub(crate) mod pod_affinity;
 mod resources;
+pub mod selectors;
+pub(crate) mod spread;
+pub mod tallies;
 mod taints;
 
 use crate::facts::{NodeFacts, ShapeFacts};
