@@ -277,7 +277,7 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         Some(_) => PodPhase::Running,
     };
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
-    let mut shape = shape::shape_fields(spec, &annotations)?;
+    let mut shape = shape::shape_fields(spec, &pod.metadata)?;
     shape.unsupported.extend(membership.unsupported.iter().cloned());
     Ok(PodFacts {
         uid: uid_of("Pod", &pod.metadata),
