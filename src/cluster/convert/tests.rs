@@ -1,3 +1,4 @@
+use berth_engine::facts::{SelectorOperator, ShapeFacts};
 use serde_json::json;
 
 use super::*;
@@ -107,7 +108,7 @@ fn a_static_pods_mirror_only_holds_room() {
 }
 
 /// A pod with labels `app: a`, `rev: 7` and these rules.
-fn ruled(spec: serde_json::Value) -> Result<ShapeFacts, ConvertError> {
+fn ruled(spec: serde_json::Value) -> std::result::Result<ShapeFacts, ConvertError> {
     let mut pod = pod(spec);
     pod.metadata.labels = Some([("app", "a"), ("rev", "7")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
     shape_facts(&pod)
