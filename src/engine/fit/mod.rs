@@ -20,7 +20,7 @@ use crate::rooms::Shape;
 use crate::world::model::Room;
 
 pub use host_ports::ports_conflict;
-pub use resources::is_gpu;
+pub use resources::{is_gpu, offers_gpus};
 pub use taints::tolerates;
 
 /// The first rule, room aside, by which this node refuses the shape.

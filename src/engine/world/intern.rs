@@ -176,6 +176,7 @@ impl World {
         if self.registry.anywhere.is_empty() {
             return;
         }
+        self.changes.all = true;
         for at in 0..self.pods.len() {
             if self.pods[at].as_ref().is_some_and(|pod| pod.facts.namespace == name) {
                 self.reintern(PodIdx(at as u32));
