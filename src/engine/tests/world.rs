@@ -290,7 +290,7 @@ fn changed(field: usize, by: u8) -> ShapeFacts {
         12 => shape.spread.push(SpreadFacts { hard: false, ..hard }),
         13 => shape.spread.push(spread("a", "rack", u32::from(by) + 1, 7)),
         14 => shape.spread.push(spread("a", "rack", 9, u32::from(by) + 1)),
-        15 => shape.spread.push(SpreadFacts { honor_taints: by % 2 == 0, honor_affinity: by < 2, ..spread("a", "x", 3, 3) }),
+        15 => shape.spread.push(SpreadFacts { honor_taints: by.is_multiple_of(2), honor_affinity: by < 2, ..spread("a", "x", 3, 3) }),
         _ => drop(shape.unsupported.insert(text)),
     }
     shape
