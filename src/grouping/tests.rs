@@ -1,6 +1,7 @@
 //! Table tests: a workload as YAML, expanded and grouped, against a sketch of what must come out.
 
 mod expansion;
+mod frameworks;
 mod kinds;
 mod rules;
 

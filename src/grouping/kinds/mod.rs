@@ -4,12 +4,17 @@
 pub mod cron_job;
 pub mod deployment;
 pub mod generic;
+pub mod jax_job;
 pub mod job;
+mod kubeflow;
 pub mod leader_worker_set;
+pub mod mpi_job;
 pub mod pod;
 pub mod py_torch_job;
 pub mod replica_set;
 pub mod stateful_set;
+pub mod tf_job;
+pub mod xg_boost_job;
 
 use super::expand::ExpandFn;
 use super::{Group, Input};
@@ -38,7 +43,11 @@ pub const KINDS: &[Kind] = &[
     kind("apps", "StatefulSet", stateful_set::group, Some(stateful_set::expand)),
     kind("batch", "CronJob", cron_job::group, Some(cron_job::expand)),
     kind("batch", "Job", job::group, Some(job::expand)),
+    kind("kubeflow.org", "JAXJob", jax_job::group, Some(jax_job::expand)),
+    kind("kubeflow.org", "MPIJob", mpi_job::group, Some(mpi_job::expand)),
     kind("kubeflow.org", "PyTorchJob", py_torch_job::group, Some(py_torch_job::expand)),
+    kind("kubeflow.org", "TFJob", tf_job::group, Some(tf_job::expand)),
+    kind("kubeflow.org", "XGBoostJob", xg_boost_job::group, Some(xg_boost_job::expand)),
     kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", leader_worker_set::group, Some(leader_worker_set::expand)),
 ];
 
