@@ -67,8 +67,9 @@ impl GroupingContext<'_> {
 
 /// The gang of a pod, as its workload describes it, and the pod's place in it.
 ///
-/// Everything but the fields named "of the pod" is the same for all pods of a group, with one exception: a
-/// LeaderWorkerSet that waits for its leader asks for the leader alone until that has a node ([`Group::outranks`]).
+/// Everything but the fields named "of the pod" is the same for all pods of a group, but where pods
+/// wait for others to be created (a leader's followers, a launcher): then the pod that asks for more counts
+/// ([`Group::outranks`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Namespace of the pod and of its PodGroup.
@@ -109,15 +110,18 @@ impl Group {
     /// Whether pods of this gang wait for each other. Without it they are placed one by one.
     #[must_use]
     pub fn is_gang(&self) -> bool {
-        let wants_two = |minimum: Option<i32>| minimum.is_some_and(|minimum| 1 < minimum);
-        let leaves = self.spec.sub_groups.iter().map(|leaf| leaf.min_member.unwrap_or(0)).fold(0, i32::saturating_add);
-        wants_two(self.spec.min_member) || 1 < leaves
+        self.spec.min_member.is_some_and(|minimum| 1 < minimum) || 1 < self.leaves_minimum()
+    }
+
+    /// The pods that all leaves ask for together.
+    fn leaves_minimum(&self) -> i32 {
+        self.spec.sub_groups.iter().map(|leaf| leaf.min_member.unwrap_or(0)).fold(0, i32::saturating_add)
     }
 
     /// Of two descriptions of one group, by different pods, whether this one counts: the larger minimum does.
     #[must_use]
     pub fn outranks(&self, other: &Self) -> bool {
-        other.spec.min_member < self.spec.min_member
+        (other.spec.min_member, other.leaves_minimum()) < (self.spec.min_member, self.leaves_minimum())
     }
 }
 

@@ -2,8 +2,10 @@
 
 mod expansion;
 mod frameworks;
+mod clusters;
 mod kinds;
 mod rules;
+mod wrappers;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -67,7 +69,11 @@ fn constraint(constraint: Option<&berth_api::pod_group::TopologyConstraint>) -> 
 /// The gang in a few words: `min 3 @topology | master 1 | worker*2 | worker/worker-0 4 auto`; `*n` is a minimum of
 /// subgroups.
 fn sketch(group: &Group) -> String {
-    let mut text = format!("min {}", group.spec.min_member.unwrap());
+    let mut text = match (group.spec.min_member, group.spec.min_sub_group) {
+        (Some(pods), None) => format!("min {pods}"),
+        (None, Some(subgroups)) => format!("min*{subgroups}"),
+        other => panic!("{other:?}"),
+    };
     text += &constraint(group.spec.topology_constraint.as_ref());
     for subgroup in &group.spec.sub_groups {
         let parent = subgroup.parent.as_ref().map(|parent| format!("{parent}/")).unwrap_or_default();
