@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use berth_api::grouping_rule::GroupingRuleSpec;
 use berth_api::queue::Queue;
 use berth_api::topology::Topology;
 use berth_engine::facts::{Event, Millis, ObjectKey};
@@ -29,13 +30,14 @@ const OWNER_PATIENCE_MILLIS: Millis = 10_000;
 const MAX_SKIPPED_NAMES: usize = 10_000;
 
 /// Kinds that must be listed before decisions begin.
-const BASE_KINDS: [(&str, &str, &str); 6] = [
+const BASE_KINDS: [(&str, &str, &str); 7] = [
     ("", "v1", "Node"),
     ("", "v1", "Pod"),
     ("scheduling.run.ai", "v2alpha2", "PodGroup"),
     ("scheduling.run.ai", "v2", "Queue"),
     ("kai.scheduler", "v1alpha1", "Topology"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
+    ("berth.scheduler", "v1alpha1", "GroupingRule"),
 ];
 
 /// The kinds to watch from the start.
@@ -88,9 +90,15 @@ pub(super) struct PodEntry {
 pub(super) struct OwnerCache {
     by_uid: BTreeMap<String, Arc<Value>>,
     unreadable: BTreeSet<String>,
+    /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
+    rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
 }
 
 impl Owners for OwnerCache {
+    fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
+        self.rules.values().find(|rule| rule.group == group && rule.kind == kind).cloned()
+    }
+
     fn get(&self, id: &ObjectId) -> OwnerLookup {
         match self.by_uid.get(&id.uid) {
             Some(object) => OwnerLookup::Found(Arc::clone(object)),
@@ -255,6 +263,7 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
             _ => self.owner_applied(uid, object),
         }
         Ok(())
@@ -270,6 +279,11 @@ impl Store {
             ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
             // The value of a deleted class stays with the gangs that use it, as it does on pods.
             ("scheduling.k8s.io", "PriorityClass") => {}
+            ("berth.scheduler", "GroupingRule") => {
+                if self.owners.rules.remove(uid).is_some() {
+                    self.regroup_all();
+                }
+            }
             _ => {
                 self.owners.by_uid.remove(uid);
             }
@@ -430,6 +444,19 @@ impl Store {
         }
         self.owners.by_uid.insert(uid.clone(), Arc::new(trimmed));
         self.regroup_dependents(&uid);
+    }
+
+    /// A rule that can't be used is no rule: its kind is grouped as if there were none.
+    fn rule_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
+        let rule = crate::grouping::rules::parse(object);
+        let known = match &rule {
+            Ok(rule) => self.owners.rules.insert(uid, Arc::new(rule.clone())),
+            Err(_) => self.owners.rules.remove(&uid),
+        };
+        if known.as_deref() != rule.as_ref().ok() {
+            self.regroup_all();
+        }
+        rule.map(|_| ()).map_err(|problem| Bad { object: raw::key(object).name, message: problem.to_string() })
     }
 
     fn regroup_dependents(&mut self, owner: &str) {

@@ -13,6 +13,7 @@ pub mod kinds;
 mod object;
 pub mod owners;
 pub mod problem;
+pub mod rules;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -209,10 +210,11 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
         Some(unread) if chain.owners.is_empty() => Some(stub(&unread.id)),
         _ => None,
     };
-    let rule = if stub.is_some() { kinds::generic::group } else { rule_of(&chain) };
+    let is_stub = stub.is_some();
     chain.owners.extend(stub.map(Arc::new));
     let input = Input { pod, owners: &chain.owners, context };
-    let mut group = rule(&input);
+    // Of an owner that can't be read, only who belongs together is known.
+    let mut group = if is_stub { kinds::generic::group(&input) } else { group_by_kind(&input, owners) };
     if group.namespace.is_empty() {
         group.namespace = "default".to_owned();
     }
@@ -236,14 +238,19 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     }))
 }
 
-/// The function for the top of a chain.
-fn rule_of(chain: &Chain) -> kinds::GroupFn {
-    match chain.owners.last() {
-        None => kinds::pod::group,
-        Some(top) => {
-            let id = ObjectId::of(top);
-            kinds::find(id.group(), &id.kind).map_or(kinds::generic::group, |kind| kind.group_pod)
-        }
+/// The group by the kind of the top owner: by its code, or a rule of the cluster, or a rule that comes with the program.
+fn group_by_kind(input: &Input<'_>, owners: &dyn Owners) -> Group {
+    let Some(top) = input.owners.last() else {
+        return kinds::pod::group(input);
+    };
+    let id = ObjectId::of(top);
+    if let Some(kind) = kinds::find(id.group(), &id.kind) {
+        return (kind.group_pod)(input);
+    }
+    let own = owners.rule(id.group(), &id.kind);
+    match own.as_deref().or_else(|| rules::builtin(id.group(), &id.kind)) {
+        Some(rule) => rules::group(input, rule),
+        None => kinds::generic::group(input),
     }
 }
 

@@ -5,6 +5,7 @@ mod frameworks;
 mod clusters;
 mod kinds;
 mod rules;
+mod rule_objects;
 mod wrappers;
 
 use std::collections::BTreeMap;
@@ -35,7 +36,10 @@ fn groupings(yaml: &str, global_default: Option<&str>) -> Vec<(String, Grouping)
     let expansion = expanded(yaml);
     let pods = given.iter().filter(|object| object["kind"] == "Pod").chain(&expansion.pods).cloned();
     let pods: Vec<Pod> = pods.map(|pod| serde_json::from_value(pod).unwrap()).collect();
-    let index: ObjectIndex = given.iter().cloned().chain(expansion.owners).collect();
+    let mut index: ObjectIndex = given.iter().cloned().chain(expansion.owners).collect();
+    for rule in given.iter().filter(|object| object["kind"] == "GroupingRule") {
+        index.insert_rule(super::rules::parse(rule).unwrap());
+    }
     let priority_classes: BTreeMap<_, _> =
         INSTALLED_PRIORITY_CLASSES.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let context = GroupingContext { priority_classes: &priority_classes, global_default };

@@ -18,7 +18,7 @@ use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
-use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
+use crate::grouping::{Grouping, ObjectIndex, group_pod, rules, walk};
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -177,6 +177,13 @@ impl Cluster {
     fn usable(&mut self, item: &mut Item) -> Option<ObjectId> {
         let kind = text(&item.value, "/kind").to_owned();
         let version = text(&item.value, "/apiVersion").to_owned();
+        if kind == "GroupingRule" && version.starts_with("berth.scheduler/") {
+            match rules::parse(&item.value) {
+                Ok(rule) => self.owners.insert_rule(rule),
+                Err(problem) => self.skip(&item.place, &name_of(&item.value), &problem.field, problem.message),
+            }
+            return None;
+        }
         if !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
             self.owners.insert(Arc::new(item.value.clone()));

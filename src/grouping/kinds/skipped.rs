@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::grouping::{Group, Input, ObjectId};
+use crate::grouping::{Group, Input, ObjectId, rules};
 
 /// The group of a pod under a wrapper.
 pub fn group(input: &Input<'_>) -> Group {
@@ -19,8 +19,12 @@ pub fn group(input: &Input<'_>) -> Group {
     let mut owners = rest.to_vec();
     owners.push(Arc::new(filled(top, wrapper)));
     let id = ObjectId::of(top);
-    let rule = super::find(id.group(), &id.kind).map_or(super::generic::group as super::GroupFn, |kind| kind.group_pod);
-    let mut group = rule(&Input { owners: &owners, ..*input });
+    let below = Input { owners: &owners, ..*input };
+    let mut group = match (super::find(id.group(), &id.kind), rules::builtin(id.group(), &id.kind)) {
+        (Some(kind), _) => (kind.group_pod)(&below),
+        (None, Some(rule)) => rules::group(&below, rule),
+        (None, None) => super::generic::group(&below),
+    };
     group.workload = ObjectId::of(wrapper);
     group
 }
