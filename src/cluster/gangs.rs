@@ -180,7 +180,7 @@ impl Store {
             if let Some(queue) = &object.spec.queue {
                 facts.queue.clone_from(queue);
             }
-            if facts.constraint == ConstraintFacts::default() {
+            if facts.constraint == ConstraintFacts::default() && !has_derived_constraint(object) {
                 facts.constraint = convert::gang_facts(object, "", &self.priorities)?.constraint;
             }
         }
@@ -283,8 +283,18 @@ fn member(pod: &Pod) -> Member {
     }
 }
 
+/// Whether the constraint of a PodGroup was written for its workload, not by a person.
+fn has_derived_constraint(object: &PodGroup) -> bool {
+    let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_CONSTRAINT));
+    mark.is_some_and(|mark| mark == keys::TRUE)
+}
+
 /// The PodGroup of a derived gang.
 fn manifest(group: &Group) -> Value {
+    let mut annotations = group.annotations.clone();
+    if group.spec.topology_constraint.is_some() {
+        annotations.insert(keys::DERIVED_CONSTRAINT.to_owned(), keys::TRUE.to_owned());
+    }
     json!({
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -292,7 +302,7 @@ fn manifest(group: &Group) -> Value {
             "name": group.name,
             "namespace": group.namespace,
             "labels": group.labels,
-            "annotations": group.annotations,
+            "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": group.owner.api_version,
                 "kind": group.owner.kind,
@@ -329,7 +339,7 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
     let existing = serde_json::to_value(&object.spec).unwrap_or_default();
     for field in DERIVED_FIELDS {
         let (old, new) = (&existing[field], &wanted["spec"][field]);
-        let keeps = field == "topologyConstraint" && is_empty(new);
+        let keeps = field == "topologyConstraint" && is_empty(new) && !has_derived_constraint(object);
         if keeps || old == new || (is_empty(old) && is_empty(new)) {
             continue;
         }
@@ -339,7 +349,14 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
         spec.insert("queue".to_owned(), wanted["spec"]["queue"].clone());
     }
     let labels = missing(object.metadata.labels.as_ref(), &wanted["metadata"]["labels"], &[keys::QUEUE, keys::NODE_POOL]);
-    let annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
+    let mut annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
+    if has_derived_constraint(object) && is_empty(&wanted["spec"]["topologyConstraint"]) {
+        let copied = [keys::DERIVED_CONSTRAINT, keys::TOPOLOGY, keys::TOPOLOGY_REQUIRED, keys::TOPOLOGY_PREFERRED];
+        let stale = |key: &&str| object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(*key));
+        for key in copied.into_iter().filter(stale) {
+            annotations.entry(key).or_insert(Value::Null);
+        }
+    }
     if spec.is_empty() && labels.is_empty() && annotations.is_empty() {
         return None;
     }
