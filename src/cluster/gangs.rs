@@ -16,7 +16,7 @@ use super::directory::Member;
 use super::raw;
 use super::store::{Bad, Store, typed};
 use super::Effect;
-use crate::grouping::{Group, Grouping, group_pod};
+use crate::grouping::{Group, Grouping, group_pod, merge};
 
 /// A PodGroup write that had no visible effect is tried again after this time: a lost request, or a webhook that undoes it.
 const REWRITE_AFTER_MILLIS: Millis = 60_000;
@@ -30,12 +30,34 @@ pub(super) struct Gang {
     members: BTreeSet<String>,
     /// As its workload describes it, and by which pod.
     derived: Option<(String, Box<Group>)>,
+    /// The parts of a gang of several owners, by their nodes, each as one of its pods describes it.
+    parts: BTreeMap<String, (String, Box<Group>)>,
     /// The object in the API.
     object: Option<(PodGroup, Value)>,
     /// Told to the engine.
     told: Option<GangFacts>,
     /// Last write asked for: what, and when.
     written: Option<(Value, Millis)>,
+}
+
+impl Gang {
+    /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts.
+    fn describe(&mut self, uid: &str, group: Box<Group>) {
+        let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
+        let Some(part) = &group.part else {
+            if !self.derived.as_ref().is_some_and(keeps) {
+                self.derived = Some((uid.to_owned(), group));
+            }
+            return;
+        };
+        let node = part.node.clone();
+        if self.parts.get(&node).is_some_and(keeps) || self.parts.get(&node).is_some_and(|(_, old)| *old == group) {
+            return;
+        }
+        self.parts.insert(node, (uid.to_owned(), group));
+        let parts = self.parts.iter().map(|(node, (_, group))| (node.clone(), group.clone())).collect();
+        self.derived = merge(&parts).map(|joint| (uid.to_owned(), Box::new(joint)));
+    }
 }
 
 impl Store {
@@ -70,10 +92,7 @@ impl Store {
                 };
                 self.join(uid, membership);
                 let gang = self.gangs.entry(key.clone()).or_default();
-                let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
-                if !gang.derived.as_ref().is_some_and(keeps) {
-                    gang.derived = Some((uid.to_owned(), group));
-                }
+                gang.describe(uid, group);
                 self.refresh_gang(&key);
             }
         }
@@ -95,6 +114,7 @@ impl Store {
                 gang.members.remove(uid);
                 if gang.members.is_empty() {
                     gang.derived = None;
+                    gang.parts.clear();
                 }
                 self.directory.lock().remove_member(&gang.engine_uid, uid);
             }

@@ -9,6 +9,7 @@
 
 mod defaults;
 pub mod expand;
+mod joint;
 pub mod kinds;
 mod object;
 pub mod owners;
@@ -27,6 +28,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use self::object::Object;
+pub use self::joint::{Part, merge};
 pub use self::owners::{Chain, ObjectId, ObjectIndex, OwnerLookup, Owners, UnreadOwner, WalkEnd, walk};
 pub use self::problem::{GroupProblem, ProblemCode};
 
@@ -99,6 +101,8 @@ pub struct Group {
     pub unsupported: Vec<String>,
     /// The owner that could not be read, so that the group may be too small.
     pub unread_owner: Option<UnreadOwner>,
+    /// What this is to a gang of several owners; then [`merge`] makes the gang of all parts.
+    pub part: Option<Part>,
     /// Of the pod: its leaf.
     pub subgroup: Option<String>,
     /// Of the pod: its rank within the gang.
@@ -215,6 +219,7 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     let input = Input { pod, owners: &chain.owners, context };
     // Of an owner that can't be read, only who belongs together is known.
     let mut group = if is_stub { kinds::generic::group(&input) } else { group_by_kind(&input, owners) };
+    joint::join(&mut group, &input);
     if group.namespace.is_empty() {
         group.namespace = "default".to_owned();
     }

@@ -11,12 +11,12 @@ pub enum ProblemCode {
     InvalidSegmentSize,
     /// A list of segment levels that is not as long as that of the sizes.
     InvalidSegmentLevels,
+    /// A gang of several owners whose roles are not said, or not said right.
+    InvalidGang,
     /// Segments of pods that have no index.
     SegmentsWithoutIndex,
     /// A value that a grouping rule points to and can't use.
     InvalidField,
-    /// An object that the workload names and that is not there, or says nothing usable.
-    UnknownReference,
     /// A replica count that is no integer from 0 on.
     InvalidReplicas,
     /// A LeaderWorkerSet's size that is no positive integer.
@@ -45,9 +45,9 @@ impl ProblemCode {
             Self::InvalidMinMember => "InvalidMinMember",
             Self::InvalidSegmentSize => "InvalidSegmentSize",
             Self::InvalidSegmentLevels => "InvalidSegmentLevels",
+            Self::InvalidGang => "InvalidGang",
             Self::SegmentsWithoutIndex => "SegmentsWithoutIndex",
             Self::InvalidField => "InvalidField",
-            Self::UnknownReference => "UnknownReference",
             Self::InvalidReplicas => "InvalidReplicas",
             Self::InvalidSize => "InvalidSize",
             Self::InvalidPolicy => "InvalidPolicy",

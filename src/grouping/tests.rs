@@ -3,6 +3,7 @@
 mod expansion;
 mod frameworks;
 mod clusters;
+mod joint;
 mod kinds;
 mod rules;
 mod rule_objects;

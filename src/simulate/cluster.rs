@@ -18,7 +18,7 @@ use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
-use crate::grouping::{Grouping, ObjectIndex, group_pod, rules, walk};
+use crate::grouping::{Group, Grouping, ObjectIndex, group_pod, merge, rules, walk};
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -52,6 +52,8 @@ pub struct Cluster {
     priorities: Priorities,
     owners: ObjectIndex,
     gangs: BTreeMap<ObjectKey, GangFacts>,
+    /// Parts of the gangs of several owners.
+    parts: BTreeMap<ObjectKey, BTreeMap<String, Box<Group>>>,
     created_by_uid: BTreeMap<String, Millis>,
     /// Gang and subgroup by pod UID.
     members: BTreeMap<String, (String, String)>,
@@ -88,6 +90,7 @@ impl Cluster {
             priorities: Priorities::shipped(),
             owners: ObjectIndex::default(),
             gangs: BTreeMap::new(),
+            parts: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
             members: BTreeMap::new(),
             generations: BTreeMap::new(),
@@ -420,7 +423,8 @@ impl Cluster {
             name: group.name.clone(),
         };
         if !self.objects.contains_key(&written) {
-            match convert::derived_gang_facts(&group, &self.priorities) {
+            let is_part = group.part.is_some();
+            match convert::derived_gang_facts(&self.whole(&group), &self.priorities) {
                 Ok(mut gang) => {
                     let known = self.gangs.get(&gang.key).map(|gang| (gang.created, gang.min_member));
                     gang.created = known.map_or_else(
@@ -428,7 +432,7 @@ impl Cluster {
                         |(created, _)| created,
                     );
                     // Of two descriptions of one gang the larger minimum counts.
-                    if known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
+                    if is_part || known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
                         self.feed_gang(gang, &stored.place);
                     }
                 }
@@ -444,6 +448,19 @@ impl Cluster {
             leader: false,
             unsupported,
         }
+    }
+
+    /// The gang that a group is, or is a part of.
+    fn whole(&mut self, group: &Group) -> Group {
+        let Some(part) = &group.part else {
+            return group.clone();
+        };
+        let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
+        let parts = self.parts.entry(key).or_default();
+        if !parts.get(&part.node).is_some_and(|old| old.outranks(group)) {
+            parts.insert(part.node.clone(), Box::new(group.clone()));
+        }
+        merge(parts).unwrap_or_else(|| group.clone())
     }
 
     fn owner_created(&self, pod: &Value) -> Option<Millis> {
