@@ -101,6 +101,13 @@ pub fn is_workload(object: &Value) -> bool {
     kinds::find(id.group(), &id.kind).is_some_and(|kind| kind.expand.is_some())
 }
 
+/// Whether workloads name objects of this kind and take their pods' template from them.
+#[must_use]
+pub fn is_template(object: &Value) -> bool {
+    let id = ObjectId::of(object);
+    id.group() == "trainer.kubeflow.org" && matches!(id.kind.as_str(), "TrainingRuntime" | "ClusterTrainingRuntime")
+}
+
 /// Expands every workload among the objects.
 #[must_use]
 pub fn expand(objects: &[Value]) -> Expansion {

@@ -95,6 +95,23 @@ fn roles(text: &str) -> Option<Vec<(String, i32)>> {
     Some(roles)
 }
 
+/// The parts of a gang as they are seen.
+#[derive(Clone, Debug, Default)]
+pub struct Parts(BTreeMap<String, Box<Group>>);
+
+impl Parts {
+    /// The whole gang with what a pod says of its part; the group itself when it is no part of another.
+    pub fn with(&mut self, group: &Group) -> Group {
+        let Some(part) = &group.part else {
+            return group.clone();
+        };
+        if !self.0.get(&part.node).is_some_and(|old| old.outranks(group)) {
+            self.0.insert(part.node.clone(), Box::new(group.clone()));
+        }
+        merge(&self.0).unwrap_or_else(|| group.clone())
+    }
+}
+
 /// One gang of its parts, by their nodes. `None` when there is no part.
 #[must_use]
 pub fn merge(parts: &BTreeMap<String, Box<Group>>) -> Option<Group> {

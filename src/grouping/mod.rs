@@ -28,7 +28,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use self::object::Object;
-pub use self::joint::{Part, merge};
+pub use self::joint::{Part, Parts, merge};
 pub use self::owners::{Chain, ObjectId, ObjectIndex, OwnerLookup, Owners, UnreadOwner, WalkEnd, walk};
 pub use self::problem::{GroupProblem, ProblemCode};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::{PodGroup, Queue, Topology};
-use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey, QueueAmount, QueueFacts};
+use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::Decision;
 use berth_engine::schedule::schedule;
 use berth_engine::world::{Rejected, World};
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, complete, default_queue, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
-use crate::grouping::expand::{expand, is_workload};
-use crate::grouping::{Group, Grouping, ObjectIndex, group_pod, merge, rules, walk};
+use crate::grouping::expand::{expand, is_template, is_workload};
+use crate::grouping::{Grouping, ObjectIndex, Parts, group_pod, rules, walk};
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -51,9 +51,11 @@ pub struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
     owners: ObjectIndex,
+    /// Objects from which workloads take their pods' template.
+    templates: Vec<Value>,
     gangs: BTreeMap<ObjectKey, GangFacts>,
     /// Parts of the gangs of several owners.
-    parts: BTreeMap<ObjectKey, BTreeMap<String, Box<Group>>>,
+    parts: BTreeMap<ObjectKey, Parts>,
     created_by_uid: BTreeMap<String, Millis>,
     /// Gang and subgroup by pod UID.
     members: BTreeMap<String, (String, String)>,
@@ -89,6 +91,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
             owners: ObjectIndex::default(),
+            templates: Vec::new(),
             gangs: BTreeMap::new(),
             parts: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
@@ -187,6 +190,10 @@ impl Cluster {
             }
             return None;
         }
+        if is_template(&item.value) {
+            self.templates.push(item.value.clone());
+            return None;
+        }
         if !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
             self.owners.insert(Arc::new(item.value.clone()));
@@ -212,6 +219,7 @@ impl Cluster {
     fn expand(&mut self, items: &[Item]) -> Vec<Item> {
         let mut values: Vec<Value> = items.iter().map(|item| item.value.clone()).collect();
         values.extend(self.pods().map(|(_, stored)| stored.value.clone()));
+        values.extend(self.templates.iter().cloned());
         let expansion = expand(&values);
         for owner in expansion.owners {
             self.owners.insert(Arc::new(owner));
@@ -424,7 +432,9 @@ impl Cluster {
         };
         if !self.objects.contains_key(&written) {
             let is_part = group.part.is_some();
-            match convert::derived_gang_facts(&self.whole(&group), &self.priorities) {
+            let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
+            let whole = self.parts.entry(key).or_default().with(&group);
+            match convert::derived_gang_facts(&whole, &self.priorities) {
                 Ok(mut gang) => {
                     let known = self.gangs.get(&gang.key).map(|gang| (gang.created, gang.min_member));
                     gang.created = known.map_or_else(
@@ -448,19 +458,6 @@ impl Cluster {
             leader: false,
             unsupported,
         }
-    }
-
-    /// The gang that a group is, or is a part of.
-    fn whole(&mut self, group: &Group) -> Group {
-        let Some(part) = &group.part else {
-            return group.clone();
-        };
-        let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
-        let parts = self.parts.entry(key).or_default();
-        if !parts.get(&part.node).is_some_and(|old| old.outranks(group)) {
-            parts.insert(part.node.clone(), Box::new(group.clone()));
-        }
-        merge(parts).unwrap_or_else(|| group.clone())
     }
 
     fn owner_created(&self, pod: &Value) -> Option<Millis> {
@@ -596,18 +593,5 @@ fn message_of(error: &ConvertError) -> String {
         error.allowed.clone()
     } else {
         format!("\"{}\": {}", error.value, error.allowed)
-    }
-}
-
-fn default_queue() -> QueueFacts {
-    QueueFacts {
-        uid: format!("queue-{DEFAULT_QUEUE}"),
-        name: DEFAULT_QUEUE.to_owned(),
-        parent: None,
-        priority: 100,
-        created: 0,
-        gpu: QueueAmount::UNLIMITED,
-        cpu: QueueAmount::UNLIMITED,
-        memory: QueueAmount::UNLIMITED,
     }
 }

@@ -1,10 +1,11 @@
 //! Objects as they were read: names, kinds and typed reading with the field that fails.
 
-use berth_engine::facts::Millis;
+use berth_engine::facts::{Millis, QueueAmount, QueueFacts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::cluster::DEFAULT_QUEUE;
 use super::input::Place;
 
 /// An object that can't be used.
@@ -166,4 +167,18 @@ pub fn typed<T: DeserializeOwned>(value: &Value, place: &Place) -> Result<T, Ski
             message: error.into_inner().to_string(),
         }
     })
+}
+
+/// The queue that exists when none is given.
+pub(super) fn default_queue() -> QueueFacts {
+    QueueFacts {
+        uid: format!("queue-{DEFAULT_QUEUE}"),
+        name: DEFAULT_QUEUE.to_owned(),
+        parent: None,
+        priority: 100,
+        created: 0,
+        gpu: QueueAmount::UNLIMITED,
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
+    }
 }

@@ -126,7 +126,7 @@ fn replicated_job<'a>(set: Object<'a>, base: &str) -> Result<Replicated<'a>, Gro
     };
     let exclusive = [of_job, set.annotations()].into_iter().find_map(|notes| notes.get(EXCLUSIVE));
     let places = Places([
-        Place { object: object.clone(), annotations: if of_pod.get(keys::SEGMENT_SIZE).is_some() { of_pod } else { of_job } },
+        Place { object, annotations: if of_pod.get(keys::SEGMENT_SIZE).is_some() { of_pod } else { of_job } },
         Place { object: set.display(), annotations: set.annotations() },
     ]);
     // Exclusive placement is one domain for one Job: the same as a required level, where no other is named.

@@ -37,10 +37,10 @@ pub fn group(input: &Input<'_>) -> Group {
 fn from_one(input: &Input<'_>, late: Option<&'static str>) -> Group {
     let mut pod = input.pod.clone();
     let index = pod.metadata.labels.as_mut().and_then(|labels| labels.get_mut(keys::TRAINING_REPLICA_INDEX));
-    if let Some(index) = index {
-        if let Some(from_zero) = index.parse::<u32>().ok().and_then(|number| number.checked_sub(1)) {
-            *index = from_zero.to_string();
-        }
+    if let Some(index) = index
+        && let Some(from_zero) = index.parse::<u32>().ok().and_then(|number| number.checked_sub(1))
+    {
+        *index = from_zero.to_string();
     }
     kubeflow::group(&Input { pod: &pod, ..*input }, &FRAMEWORK, late)
 }

@@ -60,11 +60,11 @@ pub fn expand(train_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandPro
 
 /// Writes what the job says of its trainer into the replicated job.
 fn adapt(replicated: &mut Value, nodes: Option<Value>, trainer: Option<&Value>) {
-    if let Some(nodes) = nodes {
-        if let Some(spec) = replicated.pointer_mut("/template/spec").and_then(Value::as_object_mut) {
-            spec.insert("parallelism".to_owned(), nodes.clone());
-            spec.insert("completions".to_owned(), nodes);
-        }
+    if let Some(nodes) = nodes
+        && let Some(spec) = replicated.pointer_mut("/template/spec").and_then(Value::as_object_mut)
+    {
+        spec.insert("parallelism".to_owned(), nodes.clone());
+        spec.insert("completions".to_owned(), nodes);
     }
     let containers = replicated.pointer_mut("/template/spec/template/spec/containers").and_then(Value::as_array_mut);
     let is_node = |container: &&mut Value| container.get("name").and_then(Value::as_str) == Some("node");
