@@ -18,7 +18,7 @@ use super::{Group, GroupProblem, Input, ProblemCode};
 /// Start of the name of a joint PodGroup.
 const PREFIX: &str = "pg-gang-";
 
-/// The most owners of one role: each is a node of the tree.
+/// The most owners of one gang: each is a node of the tree.
 const MOST_OWNERS: i32 = 1_000;
 
 /// What one owner is to a gang of several.
@@ -80,6 +80,7 @@ fn part<'a>(
 /// `prefill=2,decode`: names of subgroups, each once, with a number from 1 on.
 fn roles(text: &str) -> Option<Vec<(String, i32)>> {
     let mut roles: Vec<(String, i32)> = Vec::new();
+    let mut total = 0_i32;
     for item in text.split(',') {
         let (name, number) = item.split_once('=').unwrap_or((item, "1"));
         let (name, number) = (name.trim(), number.trim().parse::<i32>().ok()?);
@@ -87,7 +88,8 @@ fn roles(text: &str) -> Option<Vec<(String, i32)>> {
             && name.len() <= 40
             && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
             && !name.starts_with('-');
-        if !is_label || !(1..=MOST_OWNERS).contains(&number) || roles.iter().any(|(known, _)| known == name) {
+        total = total.saturating_add(number);
+        if !is_label || number < 1 || MOST_OWNERS < total || roles.iter().any(|(known, _)| known == name) {
             return None;
         }
         roles.push((name.to_owned(), number));

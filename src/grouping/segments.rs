@@ -10,7 +10,7 @@ use super::{Group, GroupProblem, Input, ProblemCode};
 pub(crate) const SEGMENT: &str = "segment";
 
 /// The most segments of one gang.
-const MOST_SEGMENTS: i32 = 10_000;
+pub(crate) const MOST_SEGMENTS: i32 = 10_000;
 
 /// The most layers of nested segments: topologies have at most 16 levels, and nobody nests more than a few.
 const MOST_LAYERS: usize = 8;
@@ -193,6 +193,11 @@ impl Segments {
     /// How many segments the widest layer has.
     pub(crate) fn n_outer(&self, n_pods: i32) -> i32 {
         self.layers.first().map_or(1, |layer| count(n_pods, layer.size))
+    }
+
+    /// How many leaves there are.
+    pub(crate) fn n_leaves(&self, n_pods: i32) -> i32 {
+        self.layers.last().map_or(1, |layer| count(n_pods, layer.size))
     }
 
     /// The leaf of the pod at an index.

@@ -19,7 +19,7 @@ use super::job;
 use crate::grouping::defaults::{Defaults, min_member};
 use crate::grouping::expand::{ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, integer};
-use crate::grouping::segments::{Place, Places, Segments, leaf, parent};
+use crate::grouping::segments::{MOST_SEGMENTS, Place, Places, Segments, leaf, parent};
 use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
 const EXCLUSIVE: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
@@ -105,6 +105,17 @@ fn replicated_jobs<'a>(set: Object<'a>) -> Result<Vec<Replicated<'a>>, GroupProb
         if 0 < job.n_jobs && 0 < job.n_pods {
             jobs.push(job);
         }
+    }
+    let leaves = |job: &Replicated<'_>| job.segments.as_ref().map_or(1, |segments| segments.n_leaves(job.n_pods));
+    let total = jobs.iter().fold(0_i32, |sum, job| sum.saturating_add(job.n_jobs.saturating_mul(leaves(job))));
+    if MOST_SEGMENTS < total {
+        return Err(GroupProblem {
+            code: ProblemCode::InvalidReplicas,
+            object: set.display(),
+            key: "spec.replicatedJobs".to_owned(),
+            value: format!("{total} Jobs and segments"),
+            allowed: format!("at most {MOST_SEGMENTS} of them"),
+        });
     }
     Ok(jobs)
 }
@@ -217,7 +228,8 @@ pub fn expand(set: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
             continue;
         }
         let job = replicated_job(Object::Owner(&set.object), &base)?;
-        for job_index in 0..set.limit(&format!("{base}/replicas"), job.n_jobs)? {
+        set.limit(&format!("{base}/replicas"), job.n_jobs.saturating_mul(job.n_pods))?;
+        for job_index in 0..job.n_jobs {
             let name = format!("{}-{}-{job_index}", set.name(), job.name);
             let marks = json!({
                 keys::JOBSET_NAME: set.name(), "jobset.sigs.k8s.io/jobset-uid": set.uid(),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::grouping::defaults::{Defaults, group_name};
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Object, integer};
-use crate::grouping::segments::{leaf, parent};
+use crate::grouping::segments::{MOST_SEGMENTS, leaf, parent};
 use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
 const POD_CLIQUE: &str = "grove.io/podclique";
@@ -84,7 +84,9 @@ fn fill(group: &mut Group, input: &Input<'_>, set: Object<'_>, gang: &str) -> Re
     if let Some(root) = rule(level(set.value(), "/spec/template")) {
         group.spec.topology_constraint = Some(root);
     }
-    let gangs = gangs(set.id().name.as_str(), replicas(set.value())?, &cliques, &scalings);
+    let n_replicas = replicas(set.value())?;
+    check_size(set, n_replicas, &cliques, &scalings)?;
+    let gangs = gangs(set.id().name.as_str(), n_replicas, &cliques, &scalings);
     let Some((_, parts)) = gangs.into_iter().find(|(name, _)| name == gang) else {
         group.pod_problem = Some(input.bad_label(keys::GROVE_POD_GANG, Some(gang), "a PodGang of the set"));
         return Ok(());
@@ -161,6 +163,25 @@ fn scalings(set: &Value) -> Result<Vec<Scaling<'_>>, GroupProblem> {
     Ok(scalings)
 }
 
+/// A set of so many PodCliques is a slip of the finger, and must not take all memory.
+fn check_size(set: Object<'_>, n_replicas: i32, cliques: &[Clique<'_>], scalings: &[Scaling<'_>]) -> Result<(), GroupProblem> {
+    let per_replica = scalings.iter().fold(i32::try_from(cliques.len()).unwrap_or(i32::MAX), |sum, scaling| {
+        let own = i32::try_from(scaling.cliques.len()).unwrap_or(i32::MAX).max(1);
+        sum.saturating_add(scaling.n_replicas.saturating_mul(own))
+    });
+    let total = n_replicas.saturating_mul(per_replica.max(1));
+    if total <= MOST_SEGMENTS {
+        return Ok(());
+    }
+    Err(GroupProblem {
+        code: ProblemCode::InvalidReplicas,
+        object: set.display(),
+        key: "spec.replicas".to_owned(),
+        value: format!("{total} PodCliques"),
+        allowed: format!("at most {MOST_SEGMENTS} of them"),
+    })
+}
+
 /// Every PodGang of the set with its PodCliques.
 fn gangs(set: &str, n_replicas: i32, cliques: &[Clique<'_>], scalings: &[Scaling<'_>]) -> Vec<(String, Vec<Part>)> {
     let mut gangs = Vec::new();
@@ -197,8 +218,9 @@ fn part(name: String, clique: &Clique<'_>, scaling: Option<(String, String, i32)
 
 /// The pods of a PodCliqueSet, through its PodCliques.
 pub fn expand(set: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
-    let n_replicas = set.limit("/spec/replicas", replicas(&set.object)?)?;
+    let n_replicas = replicas(&set.object)?;
     let (cliques, scalings) = (cliques(&set.object)?, scalings(&set.object)?);
+    check_size(Object::Owner(&set.object), n_replicas, &cliques, &scalings)?;
     for (gang, parts) in gangs(set.name(), n_replicas, &cliques, &scalings) {
         for part in parts {
             let mut labels = json!({keys::GROVE_POD_GANG: gang, POD_CLIQUE: part.name, "app.kubernetes.io/part-of": set.name()});

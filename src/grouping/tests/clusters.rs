@@ -185,6 +185,9 @@ fn bad_job_sets() {
     let group = group(&job_set(word, "", &TWO));
     let expected = "InvalidMinMember JobSet/s: kai.scheduler/batch-min-member is \"none\"; allowed is an integer from 1 on";
     assert_eq!(problems(&group), [expected]);
+    let huge = expand(&objects(&job_set("", "", &[("w", "2000000000", "parallelism: 2", "")])));
+    let expected = "JobSet/s: spec.replicatedJobs: is 2000000000 Jobs and segments; allowed is at most 10000 of them";
+    assert_eq!(huge.problems[0].to_string(), expected);
     let none = expand(&objects(&job_set("", "", &[])));
     assert_eq!(none.problems[0].to_string(), "JobSet/s: spec.replicatedJobs: there is no replicated job");
 }

@@ -112,6 +112,13 @@ fn grove_gangs() {
 }
 
 #[test]
+fn a_set_of_too_many_cliques_is_refused() {
+    let huge = expand(&objects(&set("", "", "").replace("replicas: 1, template", "replicas: 2000000000, template")));
+    let expected = "PodCliqueSet/s: spec.replicas: is 2147483647 PodCliques; allowed is at most 10000 of them";
+    assert_eq!(huge.problems[0].to_string(), expected);
+}
+
+#[test]
 fn dynamo_over_grove() {
     let owner = ", ownerReferences: [{apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment, name: d, uid: d, controller: true}]";
     let graph = "{apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment, metadata: {name: d, uid: d, labels: {kai.scheduler/queue: q}}}";
