@@ -291,6 +291,9 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         index: membership.index,
         leader: membership.leader,
         shape,
+        labels: pod.metadata.labels.clone().unwrap_or_default(),
+        claims: Vec::new(),
+        nominated: None,
         node,
         phase,
         terminating: pod.metadata.deletion_timestamp.is_some(),
@@ -455,6 +458,18 @@ impl Priorities {
             self.global_default = Some(name.clone());
         }
         self.classes.insert(name.clone(), class.value);
+    }
+
+    /// Takes a class out; one that every installation has gets its usual value back.
+    pub fn remove(&mut self, name: &str) {
+        let shipped = grouping::INSTALLED_PRIORITY_CLASSES.iter().find(|(shipped, _)| *shipped == name);
+        match shipped {
+            Some((_, value)) => self.classes.insert(name.to_owned(), *value),
+            None => self.classes.remove(name),
+        };
+        if self.global_default.as_deref() == Some(name) {
+            self.global_default = None;
+        }
     }
 
     /// What grouping must know of them.

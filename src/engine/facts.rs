@@ -134,6 +134,58 @@ pub struct NodeTerm {
     pub requirements: Vec<Requirement>,
 }
 
+/// One requirement on labels of a pod or namespace; `Gt` and `Lt` never match there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabelRequirement {
+    /// The label key.
+    pub key: String,
+    /// How to compare.
+    pub operator: SelectorOperator,
+    /// What to compare with, sorted.
+    pub values: Vec<String>,
+}
+
+/// A label selector: all requirements must hold; without any it matches everything.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LabelSelector {
+    /// The requirements, `matchLabels` included, sorted.
+    pub requirements: Vec<LabelRequirement>,
+}
+
+/// Which pods a pod (anti-)affinity term speaks of, and the node label that makes a domain.
+/// `matchLabelKeys` and `mismatchLabelKeys` are merged into the selector.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PodTerm {
+    /// Labels of the pods meant; `None` matches no pod.
+    pub selector: Option<LabelSelector>,
+    /// Namespaces by name (the pod's own when the term names none and has no selector).
+    pub namespaces: BTreeSet<String>,
+    /// Namespaces by their labels, besides those by name.
+    pub namespace_selector: Option<LabelSelector>,
+    /// `topologyKey`: nodes with the same value of this label are one domain.
+    pub topology_key: String,
+}
+
+/// A topology spread constraint, counting pods of the pod's own namespace.
+/// `matchLabelKeys` is merged into the selector.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpreadFacts {
+    /// The largest difference allowed between a domain and the emptiest one.
+    pub max_skew: u32,
+    /// `topologyKey`.
+    pub topology_key: String,
+    /// `DoNotSchedule` (a rule) or `ScheduleAnyway` (a score).
+    pub hard: bool,
+    /// Labels of the pods counted; `None` counts no pod.
+    pub selector: Option<LabelSelector>,
+    /// With fewer eligible domains than this, the emptiest one counts as empty.
+    pub min_domains: u32,
+    /// `nodeAffinityPolicy: Honor`: nodes that the pod's selector and affinity refuse do not count.
+    pub honor_affinity: bool,
+    /// `nodeTaintsPolicy: Honor`: nodes with a taint that the pod does not tolerate do not count.
+    pub honor_taints: bool,
+}
+
 /// A host port a pod occupies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
@@ -161,6 +213,14 @@ pub struct ShapeFacts {
     pub tolerations: Vec<Toleration>,
     /// Host ports.
     pub host_ports: Vec<HostPort>,
+    /// Required pod affinity: every term must hold.
+    pub pod_affinity: Vec<PodTerm>,
+    /// Required pod anti-affinity: no term may be hit, in either direction.
+    pub pod_anti_affinity: Vec<PodTerm>,
+    /// Preferred pod affinity: weight (negative for anti-affinity) and term.
+    pub preferred_pod_affinity: Vec<(i32, PodTerm)>,
+    /// Topology spread constraints.
+    pub spread: Vec<SpreadFacts>,
     /// Keys that were recognised but are not supported yet, such as `gpu-fraction`.
     pub unsupported: BTreeSet<String>,
 }
@@ -202,6 +262,12 @@ pub struct PodFacts {
     pub leader: bool,
     /// What decides where it fits.
     pub shape: ShapeFacts,
+    /// Its labels: what terms of other pods select by.
+    pub labels: BTreeMap<String, String>,
+    /// PersistentVolumeClaims it uses, by name, in its namespace (those of ephemeral volumes included).
+    pub claims: Vec<String>,
+    /// `status.nominatedNodeName`, when set.
+    pub nominated: Option<String>,
     /// `spec.nodeName`, when set.
     pub node: Option<String>,
     /// Phase.
@@ -354,6 +420,117 @@ pub struct TopologyFacts {
     pub default: bool,
 }
 
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ClaimFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Storage class; `None` when it names none and there is no default, empty for `""`.
+    pub class: Option<String>,
+    /// `spec.volumeName`, when set.
+    pub volume: Option<String>,
+    /// Bound for good (`pv.kubernetes.io/bind-completed`, or phase Bound).
+    pub bound: bool,
+    /// Phase Lost: its volume is gone.
+    pub lost: bool,
+    /// Being deleted.
+    pub terminating: bool,
+    /// Access mode ReadWriteOncePod: one pod in the cluster at a time.
+    pub one_pod: bool,
+    /// Access modes asked for, sorted.
+    pub access_modes: Vec<String>,
+    /// `volumeMode: Block`.
+    pub block: bool,
+    /// Requested size in bytes.
+    pub bytes: i64,
+    /// Labels of the volumes it may take, when unbound.
+    pub selector: Option<LabelSelector>,
+    /// Annotation `volume.kubernetes.io/selected-node`.
+    pub selected_node: Option<String>,
+    /// UID of the pod that must own it (claims of ephemeral volumes); `None` otherwise.
+    pub owner_uid: Option<String>,
+}
+
+/// A PersistentVolume.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct VolumeFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// Its name (cluster-scoped).
+    pub name: String,
+    /// Its labels (zone and region labels restrict nodes, as in the core scheduler).
+    pub labels: BTreeMap<String, String>,
+    /// `spec.nodeAffinity.required`: one of the terms must match; `None` when absent.
+    pub node_terms: Option<Vec<NodeTerm>>,
+    /// Storage class; empty when none.
+    pub class: String,
+    /// Capacity in bytes.
+    pub bytes: i64,
+    /// Access modes, sorted.
+    pub access_modes: Vec<String>,
+    /// `volumeMode: Block`.
+    pub block: bool,
+    /// Claim it is bound or reserved to.
+    pub claim: Option<ObjectKey>,
+    /// UID of that claim; empty when only reserved by name.
+    pub claim_uid: String,
+    /// Phase Available (or none yet): a claim may take it.
+    pub available: bool,
+    /// CSI driver; empty when not CSI.
+    pub driver: String,
+    /// Handle that tells volumes of one driver apart; the volume's name when it has none.
+    pub handle: String,
+}
+
+/// A StorageClass.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StorageClassFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// Its name (cluster-scoped).
+    pub name: String,
+    /// The provisioner (the CSI driver's name).
+    pub provisioner: String,
+    /// `volumeBindingMode: WaitForFirstConsumer`.
+    pub waits: bool,
+    /// Volumes are made on demand (false for `kubernetes.io/no-provisioner`).
+    pub provisions: bool,
+    /// `allowedTopologies`: one of the terms must match; `None` when absent.
+    pub topologies: Option<Vec<NodeTerm>>,
+    /// The driver publishes capacities that must be honoured (`CSIDriver.spec.storageCapacity`).
+    pub has_capacity: bool,
+    /// Marked as the cluster's default.
+    pub default: bool,
+}
+
+/// A CSINode: how many volumes of each driver a node takes.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct CsiNodeFacts {
+    /// Name of the node (and of the object).
+    pub name: String,
+    /// Largest number of volumes by driver; drivers without a limit are left out.
+    pub limits: BTreeMap<String, u32>,
+    /// Drivers installed.
+    pub drivers: BTreeSet<String>,
+}
+
+/// A CSIStorageCapacity: what a class can still provision on some nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StorageCapacityFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// The storage class.
+    pub class: String,
+    /// Labels of the nodes it speaks of; `None` for no node.
+    pub nodes: Option<LabelSelector>,
+    /// Bytes available; `None` counts as nothing.
+    pub bytes: Option<i64>,
+    /// Largest single volume in bytes, when it is told; it takes the place of `bytes`.
+    pub largest_bytes: Option<i64>,
+}
+
 /// How a Binding that was sent ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BindResult {
@@ -390,6 +567,30 @@ pub enum Event {
     TopologyUpsert(TopologyFacts),
     /// A topology is gone (by UID).
     TopologyDelete(String),
+    /// A namespace appeared or changed: name and labels.
+    NamespaceUpsert(String, BTreeMap<String, String>),
+    /// A namespace is gone (by name).
+    NamespaceDelete(String),
+    /// A claim appeared or changed.
+    ClaimUpsert(ClaimFacts),
+    /// A claim is gone (by UID).
+    ClaimDelete(String),
+    /// A volume appeared or changed.
+    VolumeUpsert(VolumeFacts),
+    /// A volume is gone (by UID).
+    VolumeDelete(String),
+    /// A storage class appeared or changed.
+    StorageClassUpsert(StorageClassFacts),
+    /// A storage class is gone (by UID).
+    StorageClassDelete(String),
+    /// A CSINode appeared or changed.
+    CsiNodeUpsert(CsiNodeFacts),
+    /// A CSINode is gone (by name).
+    CsiNodeDelete(String),
+    /// A storage capacity appeared or changed.
+    StorageCapacityUpsert(StorageCapacityFacts),
+    /// A storage capacity is gone (by UID).
+    StorageCapacityDelete(String),
     /// Volumes or claims of a pod are being prepared; its room is kept.
     PreparationStarted(String),
     /// Preparation of a pod succeeded.

@@ -61,7 +61,7 @@ pub fn soft_cost(node: &NodeFacts, shape: &ShapeFacts) -> u32 {
         .count();
     let wasted = u32::from(
         !shape.requests.keys().any(|name| is_gpu(name))
-            && node.allocatable.iter().any(|(name, amount)| is_gpu(name) && *amount > 0),
+            && offers_gpus(node),
     );
     let total = unmatched + 10 * disliked as i64 + i64::from(wasted);
     u32::try_from(total).unwrap_or(u32::MAX).min(MAX_SOFT_COST)
@@ -75,6 +75,12 @@ pub const MAX_SOFT_COST: u32 = 10_000;
 #[must_use]
 pub fn is_gpu(resource: &str) -> bool {
     matches!(resource, "nvidia.com/gpu" | "amd.com/gpu")
+}
+
+/// True when the node has GPUs to give.
+#[must_use]
+pub fn offers_gpus(node: &NodeFacts) -> bool {
+    node.allocatable.iter().any(|(name, amount)| is_gpu(name) && *amount > 0)
 }
 
 /// True when two host ports cannot be on one node.

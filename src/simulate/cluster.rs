@@ -15,10 +15,11 @@ use serde_json::Value;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, default_queue, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_template, is_workload};
 use crate::grouping::{Grouping, ObjectIndex, Parts, group_pod, rules, walk};
+use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -548,6 +549,7 @@ impl Cluster {
         for placement in &decision.placements {
             self.send(Event::BindSent(placement.pod_uid.clone()), &place);
         }
+        let mut refusal = None;
         for placement in &decision.placements {
             let result = self.bind_result(&placement.pod.name);
             let bound = result == BindResult::Bound;
@@ -562,7 +564,14 @@ impl Cluster {
             {
                 spec.insert("nodeName".to_owned(), Value::String(placement.node.clone()));
             }
+            if let BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) = &result {
+                refusal.get_or_insert_with(|| text.clone());
+            }
             self.send(Event::BindEnded(placement.pod_uid.clone(), result), &place);
+        }
+        if let Some(text) = refusal {
+            let until = self.now.saturating_add(FIRST_BACK_OFF_MILLIS);
+            self.send(Event::Backoff(decision.gang_uid.clone(), until, text), &place);
         }
     }
 
@@ -585,13 +594,5 @@ impl Cluster {
         }
         self.now = end;
         self.settle();
-    }
-}
-
-fn message_of(error: &ConvertError) -> String {
-    if error.value.is_empty() || error.allowed.contains(&error.value) {
-        error.allowed.clone()
-    } else {
-        format!("\"{}\": {}", error.value, error.allowed)
     }
 }

@@ -60,6 +60,10 @@ pub(super) fn shape_fields(spec: &PodSpec, annotations: &BTreeMap<String, String
         preferred_affinity,
         tolerations,
         host_ports: host_ports(spec),
+        pod_affinity: Vec::new(),
+        pod_anti_affinity: Vec::new(),
+        preferred_pod_affinity: Vec::new(),
+        spread: Vec::new(),
         unsupported: unsupported(spec, annotations),
     })
 }

@@ -15,6 +15,9 @@ enum Op {
     Busy { node: u8, gpus: u8 },
     Cordon(u8, bool),
     DropNode(u8),
+    Limit(u8),
+    Relabel(u8, u8),
+    Gpus(u8, u8),
     Pass,
 }
 
@@ -26,6 +29,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..6u8, 1..9u8).prop_map(|(node, gpus)| Op::Busy { node, gpus }),
         1 => (0..6u8, any::<bool>()).prop_map(|(node, on)| Op::Cordon(node, on)),
         1 => (0..6u8).prop_map(Op::DropNode),
+        1 => (0..40u8).prop_map(Op::Limit),
+        1 => (0..6u8, 0..6u8).prop_map(|(node, like)| Op::Relabel(node, like)),
+        1 => (0..6u8, 0..9u8).prop_map(|(node, gpus)| Op::Gpus(node, gpus)),
         3 => Just(Op::Pass),
     ]
 }
@@ -64,6 +70,27 @@ fn run(lab: &mut Lab, op: &Op) {
             let (name, values) = NODES[*node as usize];
             let facts = NodeFacts { unschedulable: *on, ..Lab::node_facts(name, &values, 8) };
             lab.send(Event::NodeUpsert(facts));
+        }
+        Op::Limit(gpus) => {
+            let amount = QueueAmount { limit_millis: Some(i64::from(*gpus) * 1000), ..QueueAmount::UNLIMITED };
+            lab.send(Event::QueueUpsert(QueueFacts {
+                uid: "queue".into(),
+                name: "default-queue".into(),
+                parent: None,
+                priority: 100,
+                created: 0,
+                gpu: amount,
+                cpu: QueueAmount::UNLIMITED,
+                memory: QueueAmount::UNLIMITED,
+            }));
+        }
+        Op::Relabel(node, like) => {
+            let facts = Lab::node_facts(NODES[*node as usize].0, &NODES[*like as usize].1, 8);
+            lab.send(Event::NodeUpsert(facts));
+        }
+        Op::Gpus(node, gpus) => {
+            let (name, values) = NODES[*node as usize];
+            lab.send(Event::NodeUpsert(Lab::node_facts(name, &values, i64::from(*gpus))));
         }
         Op::DropNode(node) => lab.send(Event::NodeDelete(format!("node-{}", NODES[*node as usize].0))),
         Op::Pass => {
@@ -116,10 +143,26 @@ proptest! {
         }
         lab.pass();
         let before = (lab.world.digest(), lab.world.gang_reports());
+        lab.world.changes.all = true;
         lab.world.dirty = true;
         let again = lab.pass();
         prop_assert!(again.decisions.is_empty());
         prop_assert_eq!(before, (lab.world.digest(), lab.world.gang_reports()));
+    }
+
+    #[test]
+    fn waking_only_whom_a_change_may_help_decides_the_same(ops in prop::collection::vec(op(), 1..60)) {
+        // One tries every pending gang in every pass, the other only those that were woken.
+        let (mut eager, mut lazy) = (start(), start());
+        lazy.policy.verdict_age_millis = Millis::MAX;
+        for op in ops.iter().chain([&Op::Pass]) {
+            if matches!(op, Op::Pass) {
+                eager.world.changes.all = true;
+            }
+            run(&mut eager, op);
+            run(&mut lazy, op);
+            prop_assert_eq!(eager.world.digest(), lazy.world.digest());
+        }
     }
 
     #[test]
@@ -163,4 +206,20 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_live_place_ends_with_its_pod() {
+    let mut lab = Lab::new("r1: n=2");
+    lab.gang("g", 2, 1, "", "");
+    let mut pod = Lab::pod_facts("g", None, 0, 1);
+    assert_eq!(lab.world.live_place(&pod.uid), None, "it waits");
+    pod.node = Some("n".to_owned());
+    lab.send(Event::PodUpsert(pod.clone()));
+    assert_eq!(lab.world.live_place(&pod.uid), Some(("gang-g".to_owned(), "n".to_owned())));
+    pod.phase = PodPhase::Succeeded;
+    lab.send(Event::PodUpsert(pod.clone()));
+    assert_eq!(lab.world.live_place(&pod.uid), None, "it is over");
+    lab.send(Event::PodDelete(pod.uid.clone()));
+    assert_eq!(lab.world.live_place(&pod.uid), None);
 }
