@@ -42,9 +42,12 @@ pub(super) struct Gang {
 }
 
 impl Gang {
-    /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts.
+    /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts, as long as the
+    /// pod that gave it is there: after a restart, what was created later than the others is to come again.
     fn describe(&mut self, uid: &str, group: Box<Group>) {
-        let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
+        let keeps = |(source, old): &(String, Box<Group>)| {
+            source != uid && self.members.contains(source) && old.outranks(&group)
+        };
         let Some(part) = &group.part else {
             if !self.derived.as_ref().is_some_and(keeps) {
                 self.derived = Some((uid.to_owned(), group));

@@ -403,3 +403,30 @@ fn an_owner_that_may_not_be_read_either_ends_the_walk() {
     let effects = store.apply(Change::Unreadable("job-1".to_owned()), 1_000);
     assert!(pods(&effects)[0].gang.is_some(), "{effects:?}");
 }
+
+#[test]
+fn a_launcher_that_is_gone_is_not_waited_for() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = Gvk::new("kubeflow.org", "v2beta1", "MPIJob");
+    let member = |name: &str, role: &str, index: &str| {
+        let mut pod = pod(name, None);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "m", "uid": "m-1", "controller": true}]);
+        pod["metadata"]["labels"] =
+            json!({"training.kubeflow.org/job-role": role, "training.kubeflow.org/replica-index": index});
+        pod
+    };
+    let spec = json!({"launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}});
+    let object = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": {"name": "m", "namespace": "ns", "uid": "m-1"}, "spec": spec});
+    apply(&mut store, pod_kind(), member("w0", "worker", "0"));
+    assert_eq!(gangs(&apply(&mut store, kind, object))[0].min_member, Some(2));
+    let launcher = member("l", "launcher", "0");
+    assert_eq!(gangs(&apply(&mut store, pod_kind(), launcher.clone()))[0].min_member, Some(3));
+    // Another worker does not take it back while the launcher is there, and does once it is gone.
+    assert!(gangs(&apply(&mut store, pod_kind(), member("w1", "worker", "1"))).is_empty());
+    store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
+    assert_eq!(gangs(&apply(&mut store, pod_kind(), member("w1b", "worker", "1")))[0].min_member, Some(2));
+}
