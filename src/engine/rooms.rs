@@ -313,6 +313,17 @@ pub fn slots(room: &Room, shape: &Shape) -> u32 {
     u32::try_from(most).unwrap_or(0)
 }
 
+/// Takes room for one pod of the shape.
+pub(crate) fn occupy(room: &mut Room, shape: &Shape) {
+    for (column, amount) in &shape.requests {
+        if room.free.len() <= *column {
+            room.free.resize(column + 1, 0);
+        }
+        room.free[*column] = room.free[*column].saturating_sub(*amount);
+    }
+    room.ports.extend(shape.facts.host_ports.iter().cloned());
+}
+
 /// Why no copy fits in a room that passes the other rules.
 #[must_use]
 pub fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<Rule> {
