@@ -267,20 +267,24 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 20] = [
+    const PROBLEMS: [&str; 24] = [
         "DuplicateSubgroup",
         "InvalidDuration",
+        "InvalidField",
+        "InvalidGang",
         "InvalidMemberLabel",
         "InvalidMinMember",
         "InvalidMinSubGroup",
         "InvalidPolicy",
         "InvalidPreemptibility",
         "InvalidReplicas",
+        "InvalidSegmentLevels",
         "InvalidSegmentSize",
         "InvalidSize",
         "LevelWithoutTopology",
         "MinMemberIgnored",
         "PreferredAboveRequired",
+        "SegmentsWithoutIndex",
         "SubgroupCycle",
         "TopologyIgnored",
         "UnknownLevel",
