@@ -14,6 +14,8 @@ use crate::outcome::Rule;
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The taint of nodes that are not ready; daemons tolerate it.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// The taint of nodes that are not heard of.
+const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
 /// The first rule, room aside, by which this node refuses the shape.
 #[must_use]
@@ -21,7 +23,9 @@ pub fn refusal(node: &NodeFacts, shape: &ShapeFacts) -> Option<Rule> {
     if node.unschedulable && !tolerates_key(shape, CORDON_TAINT) {
         return Some(Rule::Cordoned);
     }
-    if !node.ready && !tolerates_key(shape, NOT_READY_TAINT) {
+    // Once the cluster has put the taint, toleration of the taint decides.
+    let tainted = node.taints.iter().any(|taint| taint.key == NOT_READY_TAINT || taint.key == UNREACHABLE_TAINT);
+    if !node.ready && !tainted && !tolerates_key(shape, NOT_READY_TAINT) {
         return Some(Rule::NotReady);
     }
     if !affinity_matches(node, shape) {
