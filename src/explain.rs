@@ -180,6 +180,9 @@ pub fn rule(rule: &Rule) -> String {
         Rule::NotReady => "not ready".to_owned(),
         Rule::HostPort(port) => format!("host port {port} taken"),
         Rule::MissingLabel(label) => format!("no label {label}"),
+        Rule::VolumeNode => "a volume of the pod cannot be reached".to_owned(),
+        Rule::NoVolume => "no volume for a claim of the pod".to_owned(),
+        Rule::VolumeLimit(driver) => format!("no more volumes of {driver}"),
     }
 }
 

@@ -4,6 +4,8 @@
 //! `slots` is the largest number of copies that fit on top of what it holds
 //! (placement.md section 1: an oracle, not a division).
 
+pub mod volumes;
+
 use crate::facts::{
     HostPort, NodeFacts, NodeTerm, Requirement, SelectorOperator, ShapeFacts, Taint, TaintEffect,
     Toleration, TolerationOperator,
@@ -128,7 +130,7 @@ fn affinity_matches(node: &NodeFacts, shape: &ShapeFacts) -> bool {
             .is_none_or(|terms| terms.iter().any(|term| term_matches(node, term)))
 }
 
-fn term_matches(node: &NodeFacts, term: &NodeTerm) -> bool {
+pub(crate) fn term_matches(node: &NodeFacts, term: &NodeTerm) -> bool {
     !term.requirements.is_empty()
         && term.requirements.iter().all(|requirement| requirement_matches(node, requirement))
 }

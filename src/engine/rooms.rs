@@ -6,13 +6,16 @@
 //! (O(depth) per change and shape touched; nothing is rebuilt per pass).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::facts::{NodeFacts, ShapeFacts};
+use crate::facts::{NodeFacts, ObjectKey, ShapeFacts};
 use crate::fit;
+use crate::fit::volumes::{self, FreeVolume, Pin, VolumeNeeds};
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
 use crate::outcome::Rule;
 use crate::topology::Tree;
 use crate::world::model::Room;
+use crate::world::volumes::Volumes;
 
 /// Entries kept in the change log before all caches start afresh: the log of a
 /// pass over 5 000 nodes stays below it, and a rebuild costs about as much as
@@ -26,6 +29,10 @@ pub struct Shape {
     pub facts: ShapeFacts,
     /// Requests by column, sorted, the pod count included.
     pub requests: Vec<(usize, i64)>,
+    /// What its claims ask.
+    pub volumes: VolumeNeeds,
+    /// Volumes that other pods use too: the driver's column, and the volume.
+    pub shared: Vec<(usize, u32)>,
 }
 
 /// Per-shape answers for every node.
@@ -36,6 +43,8 @@ struct Slots {
     slots: Vec<u32>,
     /// Passes the rules that do not depend on room, by node.
     eligible: Vec<bool>,
+    /// Claims that need no free volume there, a bit each, by node.
+    open: Vec<u64>,
     /// Soft cost, by node.
     soft: Vec<u32>,
     /// Sums by tree.
@@ -52,11 +61,13 @@ struct Sums {
 }
 
 /// One taken place, for rollback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Taken {
     node: NodeIdx,
     shape: ShapeIdx,
     count: i64,
+    volumes: Vec<Arc<FreeVolume>>,
+    pins: Vec<ObjectKey>,
 }
 
 /// The ledger.
@@ -66,6 +77,8 @@ pub struct Rooms {
     log: Vec<NodeIdx>,
     caches: Vec<Slots>,
     taken: Vec<Taken>,
+    /// Places of shared claims that plans chose.
+    pins: BTreeMap<ObjectKey, Pin>,
 }
 
 impl Rooms {
@@ -110,13 +123,95 @@ impl Rooms {
 
     /// Takes room for `count` pods of a shape on a node.
     pub fn take(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
-        self.taken.push(Taken { node, shape: idx, count: i64::from(count) });
+        let mut taken = Taken { node, shape: idx, count: i64::from(count), volumes: Vec::new(), pins: Vec::new() };
+        if !shape.volumes.waits.is_empty() {
+            self.take_volumes(idx, shape, &mut taken);
+        }
+        self.taken.push(taken);
         self.shift(node, shape, i64::from(count));
+    }
+
+    fn take_volumes(&mut self, idx: ShapeIdx, shape: &Shape, taken: &mut Taken) {
+        for _ in 0..taken.count {
+            let Some(chosen) = self.choose(idx, shape, taken.node) else { return };
+            for (wait, volume) in shape.volumes.waits.iter().zip(chosen) {
+                if let Some(key) = wait.shared.as_ref().filter(|key| !self.pins.contains_key(key)) {
+                    let pin = volume.clone().map_or(Pin::Node(taken.node), Pin::Volume);
+                    self.pins.insert(key.clone(), pin);
+                    taken.pins.push(key.clone());
+                    self.note_all();
+                }
+                if let Some(volume) = volume {
+                    self.occupy(&volume);
+                    taken.volumes.push(volume);
+                }
+            }
+        }
+    }
+
+    /// Volumes for one pod of the shape on the node, by claim; `None` when it cannot be served.
+    /// Call after `refresh`.
+    #[must_use]
+    pub fn choose(&self, idx: ShapeIdx, shape: &Shape, node: NodeIdx) -> Option<Vec<Option<Arc<FreeVolume>>>> {
+        let free = self.room(node).map_or(&[][..], |room| &room.volumes);
+        let open = self.caches.get(idx.at()).and_then(|cache| cache.open.get(node.at())).copied().unwrap_or(0);
+        let done = self.pinned(shape, node)?;
+        let chosen = volumes::choose(&shape.volumes.waits, free, &mut vec![false; free.len()], open, done)?;
+        Some(chosen.into_iter().map(|at| at.map(|at| Arc::clone(&free[at]))).collect())
+    }
+
+    /// Shared claims of the shape that have their place, when that can be used on the node.
+    fn pinned(&self, shape: &Shape, node: NodeIdx) -> Option<u64> {
+        let mut done = 0;
+        for (at, wait) in shape.volumes.waits.iter().enumerate() {
+            if let Some(pin) = wait.shared.as_ref().and_then(|key| self.pins.get(key)) {
+                if !pin.serves(node) {
+                    return None;
+                }
+                done |= 1_u64.checked_shl(at as u32).unwrap_or(0);
+            }
+        }
+        Some(done)
+    }
+
+    fn occupy(&mut self, volume: &Arc<FreeVolume>) {
+        for node in &volume.reach {
+            if let Some(Some(room)) = self.rooms.get_mut(node.at()) {
+                room.volumes.retain(|other| other.name != volume.name);
+            }
+            self.note(*node);
+        }
+    }
+
+    fn vacate(&mut self, volume: &Arc<FreeVolume>) {
+        for node in &volume.reach {
+            if let Some(Some(room)) = self.rooms.get_mut(node.at())
+                && let Err(at) = room.volumes.binary_search(volume) {
+                    room.volumes.insert(at, Arc::clone(volume));
+                }
+            self.note(*node);
+        }
+    }
+
+    fn note_all(&mut self) {
+        for at in 0..self.rooms.len() {
+            self.note(NodeIdx(at as u32));
+        }
+    }
+
+    /// Forgets what is known of shapes that the test picks.
+    pub fn forget(&mut self, picks: impl Fn(ShapeIdx) -> bool) {
+        for at in 0..self.caches.len() {
+            if picks(ShapeIdx(at as u32)) {
+                self.caches[at] = Slots::default();
+            }
+        }
     }
 
     /// Gives room for `count` more pods, as if others had left: what-if only, rolled back like a take.
     pub fn give(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
-        self.taken.push(Taken { node, shape: idx, count: -i64::from(count) });
+        let count_back = -i64::from(count);
+        self.taken.push(Taken { node, shape: idx, count: count_back, volumes: Vec::new(), pins: Vec::new() });
         self.shift(node, shape, -i64::from(count));
     }
 
@@ -125,6 +220,13 @@ impl Rooms {
         while self.taken.len() > mark {
             if let Some(taken) = self.taken.pop() {
                 self.shift(taken.node, &shapes[taken.shape.at()], -taken.count);
+                for volume in taken.volumes.iter().rev() {
+                    self.vacate(volume);
+                }
+                for key in &taken.pins {
+                    self.pins.remove(key);
+                    self.note_all();
+                }
             }
         }
     }
@@ -144,6 +246,9 @@ impl Rooms {
                     room.ports.remove(at);
                 }
             }
+            for (column, volume) in &shape.shared {
+                room.attach(*column, *volume, count);
+            }
         }
         self.note(node);
     }
@@ -158,6 +263,7 @@ impl Rooms {
             let n = self.rooms.len();
             cache.slots = vec![0; n];
             cache.eligible = vec![false; n];
+            cache.open = vec![0; n];
             cache.soft = vec![0; n];
             for at in 0..n {
                 self.evaluate(&mut cache, NodeIdx(at as u32), shape, ctx);
@@ -176,23 +282,29 @@ impl Rooms {
         let Some(facts) = ctx.nodes.get(node.at()).copied().flatten() else {
             return;
         };
-        cache.eligible[node.at()] = fit::refusal(facts, &shape.facts).is_none();
+        cache.eligible[node.at()] =
+            fit::refusal(facts, &shape.facts).is_none() && volumes::refusal(facts, &shape.volumes).is_none();
+        cache.open[node.at()] = ctx.volumes.open(facts, &shape.volumes.waits);
         cache.soft[node.at()] = fit::soft_cost(facts, &shape.facts);
-        cache.slots[node.at()] = self.slots_now(node, shape, cache.eligible[node.at()]);
+        cache.slots[node.at()] = self.slots_now(cache, node, shape);
     }
 
-    fn slots_now(&self, node: NodeIdx, shape: &Shape, eligible: bool) -> u32 {
-        match self.room(node) {
-            Some(room) if eligible => slots(room, shape),
-            _ => 0,
+    fn slots_now(&self, cache: &Slots, node: NodeIdx, shape: &Shape) -> u32 {
+        let Some(room) = self.room(node).filter(|_| cache.eligible[node.at()]) else { return 0 };
+        let most = slots(room, shape);
+        if shape.volumes.waits.is_empty() || most == 0 {
+            return most;
         }
+        self.pinned(shape, node).map_or(0, |done| {
+            volumes::copies(&shape.volumes.waits, &room.volumes, cache.open[node.at()], done, most)
+        })
     }
 
     fn update(&self, cache: &mut Slots, node: NodeIdx, shape: &Shape, trees: &[Tree]) {
         if node.at() >= cache.slots.len() {
             return;
         }
-        cache.slots[node.at()] = self.slots_now(node, shape, cache.eligible[node.at()]);
+        cache.slots[node.at()] = self.slots_now(cache, node, shape);
         let (slots, eligible) = (cache.slots[node.at()], cache.eligible[node.at()]);
         for (tree, sums) in &mut cache.sums {
             self.move_sums(sums, &trees[tree.at()], node, shape, (slots, eligible));
@@ -293,6 +405,8 @@ pub struct Context<'a> {
     pub nodes: &'a [Option<&'a NodeFacts>],
     /// Trees by index.
     pub trees: &'a [Tree],
+    /// Claims, volumes and classes.
+    pub volumes: &'a Volumes,
 }
 
 /// Copies that fit in a room.
@@ -301,7 +415,14 @@ pub fn slots(room: &Room, shape: &Shape) -> u32 {
     let mut most = i64::from(u32::MAX);
     for (column, amount) in &shape.requests {
         if *amount > 0 {
-            most = most.min(room.free.get(*column).copied().unwrap_or(0).max(0) / amount);
+            let free = room.free.get(*column).copied().unwrap_or(0) - room.new_volumes(&shape.shared, *column);
+            most = most.min(free.max(0) / amount);
+        }
+    }
+    for (column, _) in &shape.shared {
+        let new = room.new_volumes(&shape.shared, *column);
+        if new > 0 && room.free.get(*column).copied().unwrap_or(0) < new {
+            most = 0;
         }
     }
     if !shape.facts.host_ports.is_empty() {
@@ -316,9 +437,14 @@ pub fn slots(room: &Room, shape: &Shape) -> u32 {
 /// Why no copy fits in a room that passes the other rules.
 #[must_use]
 pub fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<Rule> {
-    for (column, amount) in shape.requests.iter().rev() {
-        if *amount > 0 && room.free.get(*column).copied().unwrap_or(0) < *amount {
-            return Some(Rule::Insufficient(names[*column].clone()));
+    let shared = shape.shared.iter().map(|(column, _)| (*column, 0));
+    for (column, amount) in shape.requests.iter().rev().copied().chain(shared) {
+        let new = room.new_volumes(&shape.shared, column);
+        if amount + new > 0 && room.free.get(column).copied().unwrap_or(0) < amount + new {
+            return Some(match volumes::driver_of(&names[column]) {
+                Some(driver) => Rule::VolumeLimit(driver.to_owned()),
+                None => Rule::Insufficient(names[column].clone()),
+            });
         }
     }
     shape

@@ -120,7 +120,8 @@ impl<'a> Solver<'a> {
     }
 
     fn solve_on_ledger(&mut self, root: &Item) -> Result<Plan, Failure> {
-        if let Some(uniform) = task::uniform(root) {
+        let coupled = root.demand().iter().any(|(shape, _)| self.couples(*shape));
+        if let Some(uniform) = task::uniform(root).filter(|_| !coupled) {
             match self.solve_uniform(root, &uniform) {
                 Some(result) => return result,
                 None => self.steps += 1,
@@ -129,9 +130,14 @@ impl<'a> Solver<'a> {
         self.search(root)
     }
 
+    /// True when a pod of the shape on one node changes what other nodes can take.
+    pub(crate) fn couples(&self, shape: ShapeIdx) -> bool {
+        self.world.volumes.couples(&self.shapes[shape.at()].volumes)
+    }
+
     /// Brings cached slots and sums of a shape up to date for a tree.
     pub(crate) fn ready(&mut self, shape: ShapeIdx, tree: TreeIdx) {
-        let context = Context { nodes: &self.nodes, trees: self.trees };
+        let context = Context { nodes: &self.nodes, trees: self.trees, volumes: &self.world.volumes };
         let entry = &self.shapes[shape.at()];
         self.rooms.refresh(shape, entry, &context);
         self.rooms.ensure_sums(shape, entry, tree, &self.trees[tree.at()]);

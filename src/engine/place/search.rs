@@ -303,6 +303,16 @@ impl Solver<'_> {
         let domain = region.in_tree(tree);
         let pods = item.all_groups();
         for (shape, pods) in pods {
+            if self.couples(shape) {
+                // What one takes decides what the next finds.
+                for pod in pods {
+                    let nodes = self.best_nodes(shape, 1, region, (tree, domain), &item.live);
+                    let Some(node) = nodes.and_then(|nodes| nodes.first().copied()) else { return false };
+                    self.rooms.take(node, shape, &self.shapes[shape.at()], 1);
+                    state.places.push((pod, node));
+                }
+                continue;
+            }
             let Some(nodes) = self.best_nodes(shape, pods.len(), region, (tree, domain), &item.live)
             else {
                 return false;

@@ -3,4 +3,5 @@
 mod fixture;
 mod oracle;
 mod stories;
+mod volumes;
 mod world;

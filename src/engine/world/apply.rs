@@ -1,7 +1,7 @@
 //! Applying events: one small function per kind, each keeping every index true.
 
 use crate::facts::{
-    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, TopologyFacts,
+    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, TopologyFacts,
 };
 use crate::gang;
 use crate::ids::{GangIdx, NodeIdx, PodIdx};
@@ -30,18 +30,17 @@ impl World {
                 self.trees_dirty = true;
             }
             // The rules that read these are in the works: nothing is stored yet.
-            Event::NamespaceUpsert(..)
-            | Event::NamespaceDelete(_)
-            | Event::ClaimUpsert(_)
-            | Event::ClaimDelete(_)
-            | Event::VolumeUpsert(_)
-            | Event::VolumeDelete(_)
-            | Event::StorageClassUpsert(_)
-            | Event::StorageClassDelete(_)
-            | Event::CsiNodeUpsert(_)
-            | Event::CsiNodeDelete(_)
-            | Event::StorageCapacityUpsert(_)
-            | Event::StorageCapacityDelete(_) => {}
+            Event::NamespaceUpsert(..) | Event::NamespaceDelete(_) => {}
+            Event::ClaimUpsert(facts) => self.upsert_claim(facts),
+            Event::ClaimDelete(uid) => self.delete_claim(&uid),
+            Event::VolumeUpsert(facts) => self.upsert_volume(facts),
+            Event::VolumeDelete(uid) => self.delete_volume(&uid),
+            Event::StorageClassUpsert(facts) => self.upsert_class(facts),
+            Event::StorageClassDelete(uid) => self.delete_class(&uid),
+            Event::CsiNodeUpsert(facts) => self.upsert_csi_node(facts),
+            Event::CsiNodeDelete(name) => self.delete_csi_node(&name),
+            Event::StorageCapacityUpsert(facts) => self.upsert_capacity(facts),
+            Event::StorageCapacityDelete(uid) => self.delete_capacity(&uid),
             // A prepared, sent or failed pod keeps the room of its decision until the end is known.
             Event::PreparationStarted(_)
             | Event::PreparationDone(_)
@@ -189,17 +188,33 @@ impl World {
             }
             (None, _) => (None, PlaceState::None),
         };
-        let shape = self.intern(&facts.shape);
+        if let Some(old) = self.pods[idx.at()].take() {
+            self.note_user(&old.facts, idx, false);
+        }
+        let over = matches!(facts.phase, PodPhase::Succeeded | PodPhase::Failed);
+        self.note_user(&facts, idx, !over);
+        let needs = self.volume_needs(&facts, node.is_some());
+        let shape = self.intern(&facts.shape, &needs);
         let requests = self.shapes[shape.at()].requests.clone();
         self.pod_by_uid.insert(facts.uid.clone(), idx);
+        let claims = (!facts.claims.is_empty()).then(|| facts.clone());
         self.pods[idx.at()] = Some(Pod { facts, shape, requests, node, place, charged: None });
         self.attach(idx);
+        if let Some(facts) = claims {
+            self.review_users(&facts, idx);
+        }
     }
 
     fn delete_pod(&mut self, uid: &str) {
         let Some(idx) = self.pod_by_uid.remove(uid) else { return };
         self.detach(idx);
-        let key = self.pods[idx.at()].take().and_then(|pod| gang_key(&pod.facts));
+        let facts = self.pods[idx.at()].take().map(|pod| pod.facts);
+        self.undecide_volumes(idx);
+        if let Some(facts) = &facts {
+            self.note_user(facts, idx, false);
+            self.review_users(facts, idx);
+        }
+        let key = facts.as_ref().and_then(gang_key);
         self.free_pods.push(idx);
         if let Some(key) = key {
             self.note_waiting(&key);
@@ -240,6 +255,11 @@ impl World {
         if !self.waiting_pods.contains_key(&key) {
             self.note_waiting(&key);
         }
+        let facts = self.pods[idx.at()].as_ref().map(|pod| &pod.facts).filter(|facts| !facts.claims.is_empty());
+        if let Some(facts) = facts.cloned() {
+            self.review_pod(idx);
+            self.review_users(&facts, idx);
+        }
     }
 
     fn unassume(&mut self, uid: &str) {
@@ -253,6 +273,8 @@ impl World {
                 pod.place = PlaceState::None;
             }
             self.attach(idx);
+            self.undecide_volumes(idx);
+            self.review_pod(idx);
         }
     }
 
@@ -272,7 +294,7 @@ impl World {
     }
 
     /// Takes a pod out of every index.
-    fn detach(&mut self, idx: PodIdx) {
+    pub(super) fn detach(&mut self, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let (node, key) = (pod.node.clone(), gang_key(&pod.facts));
         if let Some(name) = node {
@@ -300,7 +322,7 @@ impl World {
     }
 
     /// Puts a pod into every index.
-    fn attach(&mut self, idx: PodIdx) {
+    pub(super) fn attach(&mut self, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let (holds, node, key) = (pod.holds(), pod.node.clone(), gang_key(&pod.facts));
         if let Some(name) = node.filter(|_| holds) {

@@ -8,17 +8,20 @@ mod apply;
 pub mod model;
 mod queues;
 mod report;
+pub mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{
     Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
 };
+use crate::fit::volumes::{VolumeNeeds, driver_column};
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::outcome::DomainPath;
 use crate::rooms::{Rooms, Shape};
 use crate::topology::Tree;
 use model::{Gang, Node, Pod, Room};
+use volumes::Volumes;
 
 pub use queues::{DEFAULT_QUEUE, QueueError};
 
@@ -45,7 +48,8 @@ pub struct World {
     /// Amounts charged by leaf queue name.
     pub(crate) charged: BTreeMap<String, [i64; 3]>,
     pub(crate) shapes: Vec<Shape>,
-    shape_by_facts: BTreeMap<ShapeFacts, ShapeIdx>,
+    shape_by_facts: BTreeMap<(ShapeFacts, VolumeNeeds), ShapeIdx>,
+    pub(crate) volumes: Volumes,
     /// Trees by index; 0 has no levels.
     pub(crate) trees: Vec<Tree>,
     pub(crate) tree_by_topology: BTreeMap<String, TreeIdx>,
@@ -118,6 +122,7 @@ impl World {
         events.extend(self.topologies.values().cloned().map(Event::TopologyUpsert));
         events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
         events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
+        events.extend(self.storage_events());
         let mut gangs: Vec<&GangFacts> = self.gangs.iter().flatten().map(|g| &g.facts).collect();
         gangs.sort_by(|a, b| a.key.cmp(&b.key));
         events.extend(gangs.into_iter().cloned().map(Event::GangUpsert));
@@ -147,18 +152,17 @@ impl World {
         let free = (0..self.columns.len())
             .map(|column| {
                 let at = |amounts: &[i64]| amounts.get(column).copied().unwrap_or(0);
-                at(&node.allocatable)
-                    .saturating_sub(at(&node.used))
-                    .saturating_sub(at(&node.held))
+                self.allocatable_of(node, column).saturating_sub(at(&node.used)).saturating_sub(at(&node.held))
             })
             .collect();
-        let ports = node
-            .pods
-            .iter()
-            .filter_map(|pod| self.pods[pod.at()].as_ref())
-            .flat_map(|pod| pod.facts.shape.host_ports.iter().cloned())
-            .collect();
-        Room { free, ports }
+        let mut room = Room { free, volumes: self.free_volumes(&node.facts), ..Room::default() };
+        for pod in node.pods.iter().filter_map(|pod| self.pods[pod.at()].as_ref()) {
+            room.ports.extend(pod.facts.shape.host_ports.iter().cloned());
+            for (column, volume) in &self.shapes[pod.shape.at()].shared {
+                room.attach(*column, *volume, 1);
+            }
+        }
+        room
     }
 
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
@@ -166,8 +170,9 @@ impl World {
         self.rooms.set(idx, room, false);
     }
 
-    pub(crate) fn intern(&mut self, facts: &ShapeFacts) -> ShapeIdx {
-        if let Some(idx) = self.shape_by_facts.get(facts) {
+    pub(crate) fn intern(&mut self, facts: &ShapeFacts, volumes: &VolumeNeeds) -> ShapeIdx {
+        let key = (facts.clone(), volumes.clone());
+        if let Some(idx) = self.shape_by_facts.get(&key) {
             return *idx;
         }
         let mut requests = vec![(self.column("pods"), 1)];
@@ -176,10 +181,24 @@ impl World {
                 requests.push((self.column(name), *amount));
             }
         }
+        let n_columns = self.columns.len();
+        for (driver, count) in &volumes.private {
+            requests.push((self.column(&driver_column(driver)), i64::from(*count)));
+        }
         requests.sort_unstable();
+        let mut shared = Vec::new();
+        for volume in &volumes.shared {
+            shared.push((self.column(&driver_column(&volume.0)), self.shared_volume(volume)));
+        }
         let idx = ShapeIdx(self.shapes.len() as u32);
-        self.shapes.push(Shape { facts: facts.clone(), requests });
-        self.shape_by_facts.insert(facts.clone(), idx);
+        self.shapes.push(Shape { facts: facts.clone(), requests, volumes: volumes.clone(), shared });
+        self.shape_by_facts.insert(key, idx);
+        if self.columns.len() > n_columns {
+            // Nodes have room in a new column of volumes, unlike in a resource that they do not list.
+            for at in 0..self.nodes.len() {
+                self.push_room(NodeIdx(at as u32));
+            }
+        }
         idx
     }
 
@@ -203,6 +222,7 @@ impl World {
         }
         self.trees = trees;
         self.tree_by_topology = by_topology;
+        self.refresh_reach();
         self.rooms.reset();
     }
 
