@@ -262,7 +262,16 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 20] = [
+    const PROBLEMS: [&str; 29] = [
+        "ClaimInUse",
+        "ClaimLost",
+        "ClaimNotBound",
+        "ClaimNotFound",
+        "ClaimNotOwned",
+        "ClaimTerminating",
+        "StorageClassNotFound",
+        "TooManyClaims",
+        "VolumeNotFound",
         "DuplicateSubgroup",
         "InvalidDuration",
         "InvalidMemberLabel",

@@ -63,7 +63,12 @@ pub fn trim_pod(mut pod: Pod) -> Pod {
     if let Some(status) = &mut pod.status {
         let conditions = status.conditions.take().unwrap_or_default();
         let scheduled = conditions.into_iter().filter(|condition| condition.type_ == "PodScheduled").collect();
-        *status = PodStatus { phase: status.phase.take(), conditions: Some(scheduled), ..PodStatus::default() };
+        *status = PodStatus {
+            phase: status.phase.take(),
+            conditions: Some(scheduled),
+            nominated_node_name: status.nominated_node_name.take(),
+            ..PodStatus::default()
+        };
     }
     for container in pod.spec.iter_mut().flat_map(|spec| spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten())) {
         container.env = None;

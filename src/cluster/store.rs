@@ -15,6 +15,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
@@ -41,7 +42,7 @@ const BASE_KINDS: [(&str, &str, &str); 6] = [
 /// The kinds to watch from the start.
 #[must_use]
 pub fn base_kinds() -> Vec<Gvk> {
-    BASE_KINDS.iter().map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
+    BASE_KINDS.iter().chain(&StorageKinds::KINDS).map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,7 @@ pub struct Store {
     fetching: BTreeSet<String>,
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
+    storage: StorageKinds,
     skipped: BTreeSet<String>,
     synced: bool,
     pub(super) directory: SharedDirectory,
@@ -151,6 +153,7 @@ impl Store {
             fetching: BTreeSet::new(),
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            storage: StorageKinds::default(),
             skipped: BTreeSet::new(),
             synced: false,
             directory,
@@ -255,6 +258,15 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => match self.storage.applied(kind, object) {
+                Ok(events) => events.into_iter().for_each(|event| self.tell(event)),
+                Err(StorageError::Unusable(error)) => return Err(error.into()),
+                Err(StorageError::Unreadable(error)) => {
+                    let key = raw::key(object);
+                    let object = format!("{kind} {}/{}", key.namespace, key.name);
+                    return Err(Bad { object, message: error.to_string() });
+                }
+            },
             _ => self.owner_applied(uid, object),
         }
         Ok(())
@@ -270,6 +282,9 @@ impl Store {
             ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
             // The value of a deleted class stays with the gangs that use it, as it does on pods.
             ("scheduling.k8s.io", "PriorityClass") => {}
+            ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => {
+                self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
+            }
             _ => {
                 self.owners.by_uid.remove(uid);
             }

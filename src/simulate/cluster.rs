@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::Options;
 use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
+use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
 use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
@@ -50,6 +51,7 @@ pub struct Cluster {
     pub(super) now: Millis,
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
+    storage: StorageKinds,
     owners: ObjectIndex,
     gangs: BTreeMap<ObjectKey, GangFacts>,
     created_by_uid: BTreeMap<String, Millis>,
@@ -86,6 +88,7 @@ impl Cluster {
             now: 0,
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            storage: StorageKinds::of_files(),
             owners: ObjectIndex::default(),
             gangs: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
@@ -283,6 +286,11 @@ impl Cluster {
         for id in of(&["Node"]) {
             self.convert::<Node>(&id, |node| convert::node_facts(node).map(Event::NodeUpsert));
         }
+        for (_, _, kind) in StorageKinds::KINDS {
+            for id in of(&[kind]) {
+                self.feed_storage(&id);
+            }
+        }
         for id in of(&["PodGroup"]) {
             self.feed_group(&id);
         }
@@ -325,6 +333,48 @@ impl Cluster {
                 }
             }
             Err(error) => self.refuse(id, &error),
+        }
+    }
+
+    fn feed_storage(&mut self, id: &ObjectId) {
+        let Some(stored) = self.objects.get(id).cloned() else { return };
+        match self.storage.applied(&id.kind, &stored.value) {
+            Ok(events) => {
+                for event in events {
+                    self.send(event, &stored.place);
+                }
+            }
+            Err(StorageError::Unusable(error)) => self.refuse(id, &error),
+            Err(StorageError::Unreadable(error)) => {
+                self.objects.remove(id);
+                self.skip(&stored.place, &name_of(&stored.value), "", error.to_string());
+            }
+        }
+    }
+
+    /// Claims of a pod's ephemeral volumes, which a controller makes in a cluster.
+    fn feed_ephemeral_claims(&mut self, id: &ObjectId, stored: &Stored) {
+        let volumes = stored.value.pointer("/spec/volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+        for volume in volumes {
+            let Some(template) = volume.pointer("/ephemeral/volumeClaimTemplate") else { continue };
+            let name = format!("{}-{}", id.name, text(&volume, "/name"));
+            let claim = ObjectId { kind: "PersistentVolumeClaim".to_owned(), namespace: id.namespace.clone(), name };
+            if self.objects.contains_key(&claim) {
+                continue;
+            }
+            let value = serde_json::json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": template["spec"],
+                "metadata": {
+                    "name": claim.name, "namespace": claim.namespace, "uid": format!("{}-{}", stored.uid, claim.name),
+                    "ownerReferences": [{
+                        "apiVersion": "v1", "kind": "Pod", "name": id.name, "uid": stored.uid, "controller": true,
+                    }],
+                },
+            });
+            // A template that can't be read leaves the claim missing: the pod says so.
+            for event in self.storage.applied("PersistentVolumeClaim", &value).unwrap_or_default() {
+                self.send(event, &stored.place);
+            }
         }
     }
 
@@ -374,6 +424,7 @@ impl Cluster {
         let Some(stored) = self.objects.get(id).cloned() else {
             return;
         };
+        self.feed_ephemeral_claims(id, &stored);
         let membership = if self.is_ours(&stored.value) {
             self.group(&pod, &stored)
         } else {
@@ -463,6 +514,12 @@ impl Cluster {
             }
             "Queue" => Event::QueueDelete(stored.uid),
             "Topology" => Event::TopologyDelete(stored.uid),
+            kind if StorageKinds::has(kind) => {
+                for event in self.storage.deleted(kind, &stored.uid) {
+                    self.send(event, &stored.place);
+                }
+                return true;
+            }
             _ => {
                 let uid = stored.uid;
                 let pods = self

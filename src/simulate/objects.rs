@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::input::Place;
+use crate::cluster::convert::storage::StorageKinds;
 
 /// An object that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +70,8 @@ pub fn is_cluster_scoped(kind: &str) -> bool {
             | "PriorityClass"
             | "PersistentVolume"
             | "StorageClass"
+            | "CSINode"
+            | "CSIDriver"
             | "ResourceSlice"
             | "Namespace"
     )
@@ -146,7 +149,9 @@ pub(super) fn stamp(value: &Value) -> Option<Millis> {
 /// Kinds that become facts, or that later versions will read.
 pub(super) fn is_known(version: &str, kind: &str) -> bool {
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-    matches!(
+    let storage = StorageKinds::KINDS.iter().any(|(known, _, name)| (*known, *name) == (group, kind));
+    storage
+        || matches!(
         (group, kind),
         ("", "Node" | "Pod")
             | ("scheduling.k8s.io", "PriorityClass")

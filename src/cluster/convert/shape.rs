@@ -148,7 +148,7 @@ fn raise(total: &mut Amounts, floor: &Amounts) {
     }
 }
 
-fn node_term(field: &str, term: &NodeSelectorTerm) -> Fields<NodeTerm> {
+pub(super) fn node_term(field: &str, term: &NodeSelectorTerm) -> Fields<NodeTerm> {
     let mut requirements = Vec::new();
     for (i, written) in term.match_expressions.iter().flatten().enumerate() {
         requirements.push(requirement(&format!("{field}.matchExpressions[{i}]"), written, false)?);
@@ -292,15 +292,6 @@ fn unsupported(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> BTreeS
     mark(
         spec.topology_spread_constraints.iter().flatten().any(hard_spread),
         "spec.topologySpreadConstraints",
-    );
-    let volumes = || spec.volumes.iter().flatten();
-    mark(
-        volumes().any(|volume| volume.persistent_volume_claim.is_some()),
-        "spec.volumes[].persistentVolumeClaim",
-    );
-    mark(
-        volumes().any(|volume| volume.ephemeral.is_some()),
-        "spec.volumes[].ephemeral",
     );
     keys
 }

@@ -47,7 +47,6 @@ fn what_is_not_built_yet_is_named() {
     let mut pod = pod(json!({
         "containers": [{"name": "main"}],
         "resourceClaims": [{"name": "gpu"}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
         "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}}));
     pod.metadata.annotations = Some(BTreeMap::from([("gpu-fraction".to_owned(), "0.5".to_owned())]));
@@ -57,7 +56,6 @@ fn what_is_not_built_yet_is_named() {
         "spec.affinity.podAntiAffinity",
         "spec.resourceClaims",
         "spec.topologySpreadConstraints",
-        "spec.volumes[].persistentVolumeClaim",
     ];
     assert_eq!(keys.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }

@@ -238,6 +238,9 @@ fn what_is_not_ready_is_named_and_stops_nobody_else() {
     for (name, _) in wanted {
         gang(&mut lab, name, "", &[name]);
     }
+    let mut pod = Lab::pod_facts("foreign", None, 0, 1);
+    (pod.claims, pod.owned_claims) = (vec!["foreign".into()], vec!["foreign".into()]);
+    lab.send(Event::PodUpsert(pod));
     lab.gang("plain", 4, 1, "", "");
     assert_eq!(lab.pass().decisions.len(), 1);
     for (name, expected) in wanted {

@@ -187,7 +187,7 @@ impl World {
         if claim.terminating {
             return fail("ClaimTerminating", "metadata.deletionTimestamp", "set", "a claim that is not being deleted");
         }
-        if claim.owner_uid.as_ref().is_some_and(|owner| *owner != pod.uid) {
+        if pod.owned_claims.contains(name) && claim.owner_uid.as_ref() != Some(&pod.uid) {
             return fail("ClaimNotOwned", "metadata.ownerReferences", "", "the claim made for this pod's ephemeral volume");
         }
         if claim.one_pod && self.used_elsewhere(pod, &claim.key) {

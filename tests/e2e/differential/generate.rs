@@ -2,12 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
+use super::storage::{self, Storage};
+
 /// Pods asked about per cluster.
 pub(super) const CANDIDATES: u64 = 50;
 
 /// What one round is about.
 pub(super) struct Generated {
     pub(super) nodes: Vec<Value>,
+    /// Claims, volumes, limits and capacities.
+    pub(super) storage: Vec<Value>,
     pub(super) placed: Vec<Placed>,
     pub(super) candidates: Vec<Value>,
 }
@@ -32,38 +36,53 @@ impl Dice {
     }
 
     /// A number below `n`.
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn percent(&mut self, chance: u64) -> bool {
+    pub(super) fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 }
 
 /// Objects that every round shares.
 pub(super) fn classes() -> Vec<Value> {
-    vec![json!({
+    let mut classes = storage::classes();
+    classes.push(json!({
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "heavy"}, "handler": "heavy",
         "overhead": {"podFixed": {"cpu": "500m", "memory": "100Mi"}},
         "scheduling": {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "k1", "operator": "Exists"}]},
-    })]
+    }));
+    classes
 }
 
 /// The cluster of a seed.
-pub(super) fn cluster(seed: u64) -> Generated {
+pub(super) fn cluster(seed: u64, namespace: &str) -> Generated {
     let mut dice = Dice(seed.wrapping_mul(0x1000_0000_01b3));
     let n_nodes = 4 + dice.below(6);
     let names: Vec<String> = (0..n_nodes).map(|i| format!("s{seed}-n{i}")).collect();
     let nodes = names.iter().map(|name| node(&mut dice, name)).collect();
+    let storage = Storage::of(&mut dice, seed, &names, namespace);
     let n_placed = dice.below(2 * n_nodes);
-    let placed = (0..n_placed).map(|i| placed(&mut dice, &format!("placed-{seed}-{i}"), &names)).collect();
-    let candidates = (0..CANDIDATES).map(|i| candidate(&mut dice, &format!("ask-{seed}-{i}"), &names)).collect();
-    Generated { nodes, placed, candidates }
+    let placed = (0..n_placed)
+        .map(|i| {
+            let mut placed = placed(&mut dice, &format!("placed-{seed}-{i}"), &names);
+            placed.pod["spec"]["volumes"] = storage.for_placed(&mut dice);
+            placed
+        })
+        .collect();
+    let candidates = (0..CANDIDATES)
+        .map(|i| {
+            let mut pod = candidate(&mut dice, &format!("ask-{seed}-{i}"), &names);
+            pod["spec"]["volumes"] = storage.for_candidate(&mut dice);
+            pod
+        })
+        .collect();
+    Generated { nodes, storage: storage.objects, placed, candidates }
 }
 
 fn node(dice: &mut Dice, name: &str) -> Value {
@@ -74,6 +93,9 @@ fn node(dice: &mut Dice, name: &str) -> Value {
     }
     if dice.percent(60) {
         labels.insert("size".to_owned(), json!(dice.pick(&["1", "5", "10", "3", "007", "big", ""])));
+    }
+    if dice.percent(40) {
+        labels.insert("topology.kubernetes.io/zone".to_owned(), json!(dice.pick(&["east", "west"])));
     }
     if dice.percent(40) {
         labels.insert("disk".to_owned(), json!(dice.pick(&["ssd", "hdd"])));

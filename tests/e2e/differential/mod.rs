@@ -9,18 +9,21 @@
 
 mod generate;
 mod judge;
+mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use berth::cluster::convert::storage::StorageKinds;
 use berth::cluster::convert::{self, Membership};
 use berth_engine::facts::Event;
 use berth_engine::world::World;
 use berth_harness::{ControlPlane, Options};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt, discovery};
 use serde_json::{Value, json};
 
 use generate::Generated;
@@ -106,20 +109,26 @@ impl Arena {
     }
 
     async fn create(&self, object: &Value) {
-        use kube::core::GroupVersionKind;
-        use kube::discovery;
-        let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
-        let gvk = GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
+        let api = self.api(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).await;
+        let created = api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await;
+        if let Err(error) = created {
+            panic!("{error}: {object}");
+        }
+    }
+
+    /// Objects of a kind: in the namespace of this test, or of the cluster.
+    async fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let gvk = GroupVersionKind::gvk(group, version, kind);
         let (resource, capabilities) = discovery::pinned_kind(&self.client, &gvk).await.unwrap();
-        let api: Api<kube::api::DynamicObject> = match capabilities.scope {
+        match capabilities.scope {
             discovery::Scope::Cluster => Api::all_with(self.client.clone(), &resource),
             discovery::Scope::Namespaced => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
-        };
-        api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap();
+        }
     }
 
     async fn round(&self, seed: u64) -> Round {
-        let generated = generate::cluster(seed);
+        let generated = generate::cluster(seed, &self.namespace);
         self.build(&generated).await;
         let mut open = self.valid(&generated.candidates).await;
         let mut round = Round { pods: open.len(), ..Round::default() };
@@ -160,6 +169,7 @@ impl Arena {
             .try_collect::<Vec<_>>()
             .await
             .unwrap();
+        stream::iter(&generated.storage).for_each_concurrent(IN_FLIGHT, |object| self.create(object)).await;
         let pods = self.pods();
         let pods = &pods;
         stream::iter(&generated.placed)
@@ -225,6 +235,14 @@ impl Arena {
         for node in nodes.list(&ListParams::default()).await.unwrap() {
             tell(Event::NodeUpsert(convert::node_facts(&node).unwrap()));
         }
+        let mut storage = StorageKinds::default();
+        for (group, version, kind) in StorageKinds::KINDS {
+            let api = self.api(&format!("{group}/{version}"), kind).await;
+            for object in api.list(&ListParams::default()).await.unwrap() {
+                let object = serde_json::to_value(object).unwrap();
+                storage.applied(kind, &object).unwrap().into_iter().for_each(&mut tell);
+            }
+        }
         let facts = |pod: &Pod| convert::pod_facts(pod, &Membership::default(), "default-scheduler").unwrap();
         for pod in self.pods().list(&ListParams::default()).await.unwrap() {
             tell(Event::PodUpsert(facts(&pod)));
@@ -245,6 +263,14 @@ impl Arena {
         self.pods().delete_collection(&now, &ListParams::default()).await.unwrap();
         let nodes: Api<Node> = Api::all(self.client.clone());
         nodes.delete_collection(&now, &ListParams::default()).await.unwrap();
+        for (version, kind) in [
+            ("v1", "PersistentVolumeClaim"),
+            ("v1", "PersistentVolume"),
+            ("storage.k8s.io/v1", "CSINode"),
+            ("storage.k8s.io/v1", "CSIStorageCapacity"),
+        ] {
+            self.api(version, kind).await.delete_collection(&now, &ListParams::default()).await.unwrap();
+        }
     }
 }
 
