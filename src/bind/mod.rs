@@ -5,6 +5,7 @@
 //! nothing more of the decision is sent. It decides nothing: what follows from a result is the loop's business.
 
 mod request;
+mod volumes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tracing::{info, warn};
 
 use crate::telemetry::Metrics;
 pub use request::Victim;
+pub use volumes::DEFAULT_TIMEOUT as DEFAULT_VOLUME_TIMEOUT;
 
 /// Bindings at a time unless `--bind-concurrency` says otherwise: 64 pooled connections keep an API server busy (a Binding
 /// takes 2 to 10 ms there) and stay far below the 200 mutating requests that it takes in flight by default.
@@ -64,19 +66,29 @@ pub struct Binder {
     results: mpsc::UnboundedSender<Event>,
     metrics: Arc<Metrics>,
     concurrency: usize,
+    volume_timeout: Duration,
 }
 
 impl Binder {
     /// `results` hears one event per pod; it is unbounded because the loop bounds what is in flight.
     #[must_use]
     pub fn new(client: Client, results: mpsc::UnboundedSender<Event>, metrics: Arc<Metrics>, concurrency: usize) -> Self {
-        Self { client, results, metrics, concurrency: concurrency.max(1) }
+        Self { client, results, metrics, concurrency: concurrency.max(1), volume_timeout: DEFAULT_VOLUME_TIMEOUT }
+    }
+
+    /// How long the claims of a gang may take to be bound.
+    #[must_use]
+    pub fn volume_timeout(mut self, timeout: Duration) -> Self {
+        self.volume_timeout = timeout;
+        self
     }
 
     /// Works until `commands` closes, then finishes what is in flight.
     pub async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let mut queue: VecDeque<Job> = VecDeque::new();
         let mut running: JoinSet<()> = JoinSet::new();
+        // Gangs whose claims wait for volumes: minutes, maybe, and no request in flight. A stop leaves them as they are.
+        let mut preparing: JoinSet<Vec<Job>> = JoinSet::new();
         let mut open = true;
         let mut deadline = None;
         while open || !running.is_empty() {
@@ -92,6 +104,9 @@ impl Binder {
             };
             tokio::select! {
                 command = commands.recv(), if open => match command {
+                    Some(Command::Bind { decision, mark, handwritten }) if volumes::needed(&decision) => {
+                        preparing.spawn(self.prepare(*decision, mark, handwritten));
+                    }
                     Some(command) => self.take(command, &mut queue, &mut running),
                     None => {
                         open = false;
@@ -100,6 +115,7 @@ impl Binder {
                     }
                 },
                 Some(_) = running.join_next() => {}
+                Some(prepared) = preparing.join_next(), if open => queue.extend(prepared.unwrap_or_default()),
                 () = stop => {
                     warn!(in_flight = running.len(), "stopping without the end of some Bindings");
                     return;
@@ -110,23 +126,36 @@ impl Binder {
 
     fn take(&self, command: Command, queue: &mut VecDeque<Job>, running: &mut JoinSet<()>) {
         match command {
-            Command::Bind { decision, mark, handwritten } => {
-                let group = Arc::new(Flight {
-                    mark: format!("{mark}/{}", decision.placements.len()),
-                    gang: decision.gang.name.clone(),
-                    handwritten,
-                    cancelled: AtomicBool::new(false),
-                    decided: Instant::now(),
-                });
-                let jobs = decision.placements.into_iter().map(|placement| Job { placement, group: Arc::clone(&group) });
-                queue.extend(jobs);
-            }
+            Command::Bind { decision, mark, handwritten } => queue.extend(jobs(*decision, &mark, handwritten, Instant::now())),
             Command::Release(victims) => {
                 for victim in victims {
                     let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
                     running.spawn(async move { request::evict(&client, &metrics, &victim).await });
                 }
             }
+        }
+    }
+
+    /// Gets the claims of a decision their volumes; gives its Bindings, or none when that failed.
+    fn prepare(&self, decision: Decision, mark: String, handwritten: bool) -> impl Future<Output = Vec<Job>> + use<> {
+        let (client, results, metrics) = (self.client.clone(), self.results.clone(), Arc::clone(&self.metrics));
+        let (timeout, decided) = (self.volume_timeout, Instant::now());
+        async move {
+            let Err(failed) = volumes::prepare(&client, &metrics, &decision, timeout).await else {
+                return jobs(decision, &mark, handwritten, decided).collect();
+            };
+            let text = failed.first().map(|failed| failed.text.clone()).unwrap_or_default();
+            warn!(gang = %decision.gang.name, namespace = %decision.gang.namespace, text, "volumes not ready; the gang is given up for now");
+            let failures = failed.into_iter().map(|failed| Event::PreparationFailed(failed.pod_uid, failed.text));
+            let ends = decision.placements.into_iter().map(|placement| {
+                metrics.bindings.with_label_values(&["transient"]).inc();
+                Event::BindEnded(placement.pod_uid, BindResult::Transient(text.clone()))
+            });
+            for event in failures.chain(ends) {
+                // A closed channel means that the process ends.
+                let _closed = results.send(event).is_err();
+            }
+            Vec::new()
         }
     }
 
@@ -156,4 +185,15 @@ impl Binder {
             let _closed = results.send(Event::BindEnded(uid, result)).is_err();
         });
     }
+}
+
+fn jobs(decision: Decision, mark: &str, handwritten: bool, decided: Instant) -> impl Iterator<Item = Job> {
+    let group = Arc::new(Flight {
+        mark: format!("{mark}/{}", decision.placements.len()),
+        gang: decision.gang.name.clone(),
+        handwritten,
+        cancelled: AtomicBool::new(false),
+        decided,
+    });
+    decision.placements.into_iter().map(move |placement| Job { placement, group: Arc::clone(&group) })
 }

@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Bindings sent at a time.
     #[arg(long, env = "BERTH_BIND_CONCURRENCY", default_value_t = bind::DEFAULT_CONCURRENCY)]
     bind_concurrency: usize,
+    /// Seconds that the claims of a gang may take to get their volumes before it is tried elsewhere.
+    #[arg(long, env = "BERTH_VOLUME_TIMEOUT_SECONDS", default_value_t = bind::DEFAULT_VOLUME_TIMEOUT.as_secs())]
+    volume_timeout_seconds: u64,
     /// Log as JSON.
     #[arg(long, env = "BERTH_LOG_JSON")]
     log_json: bool,
@@ -87,7 +90,8 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let (result_sender, results) = mpsc::unbounded_channel();
     let (command_sender, commands) = mpsc::unbounded_channel();
 
-    let binder = Binder::new(client.clone(), result_sender, Arc::clone(&metrics), arguments.bind_concurrency);
+    let binder = Binder::new(client.clone(), result_sender, Arc::clone(&metrics), arguments.bind_concurrency)
+        .volume_timeout(std::time::Duration::from_secs(arguments.volume_timeout_seconds));
     let binder = tokio::spawn(binder.run(commands));
     let status = tokio::spawn(writer.clone().run(client.clone(), stop.clone()));
     let ingest = Ingest {

@@ -38,6 +38,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
         .iter()
         .filter_map(|gang| world.gangs[gang.at()].as_ref()?.backoff.as_ref())
         .map(|(until, _)| *until)
+        .chain(world.dirty.then_some(now))
         .min();
     outcome
 }
@@ -147,6 +148,8 @@ impl Pass<'_> {
             Err(reason) => {
                 reasons.insert(0, reason);
                 self.report(idx, reasons);
+                // Better the node that failed before than none: the next pass may use it.
+                self.world.dirty |= self.world.allow_avoided(&item.all_pods());
                 false
             }
         }

@@ -7,3 +7,4 @@ mod differential;
 mod load;
 mod rig;
 mod stories;
+mod volumes;

@@ -52,9 +52,15 @@ impl Rig {
     }
 
     pub(crate) fn start_berth(&mut self) {
+        self.start_berth_with(&[]);
+    }
+
+    /// Starts Berth with more arguments.
+    pub(crate) fn start_berth_with(&mut self, arguments: &[&str]) {
         let child = Command::new(env!("CARGO_BIN_EXE_berth"))
             .args(["run", "--listen-address", &self.address, "--kubeconfig"])
             .arg(self.plane.kubeconfig_path())
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

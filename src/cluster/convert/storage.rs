@@ -22,7 +22,7 @@ type Fields<T> = std::result::Result<T, FieldError>;
 /// Older way to name a class; it takes the place of the field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 /// The claim's binding is complete.
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// The node that a scheduler chose for a claim.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Marks the class of claims that name none.

@@ -75,6 +75,8 @@ pub struct Wait {
     pub selected: Option<String>,
     /// The volume that is reserved for it.
     pub prebound: Option<String>,
+    /// The node on which it was not served in time: another one is tried first.
+    pub avoid: Option<String>,
     /// Its key, when several pods use it: one place for all of them.
     pub shared: Option<ObjectKey>,
 }
@@ -163,7 +165,7 @@ pub fn refusal(node: &NodeFacts, needs: &VolumeNeeds) -> Option<Rule> {
     if off || !needs.blocked.is_empty() || !in_zones(node, needs) {
         return Some(Rule::VolumeNode);
     }
-    None
+    needs.waits.iter().any(|wait| wait.avoid.as_ref() == Some(&node.name)).then_some(Rule::NoVolume)
 }
 
 fn in_zones(node: &NodeFacts, needs: &VolumeNeeds) -> bool {

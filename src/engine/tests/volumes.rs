@@ -281,3 +281,22 @@ fn equal_needs_share_a_shape_and_unlike_ones_never_do() {
     assert_eq!(shape("g-0"), shape("g-1"));
     assert_ne!(shape("g-0"), shape("g-2"));
 }
+
+#[test]
+fn a_claim_that_was_not_served_is_tried_elsewhere_first() {
+    let mut lab = Lab::new("r1: a b");
+    lab.send(class(true, true));
+    lab.send(Event::ClaimUpsert(claim("c0")));
+    gang(&mut lab, "g", "", &["c0"]);
+    let first = lab.pass().decisions[0].placements[0].node.clone();
+    lab.send(Event::PreparationFailed("g-0".into(), "too slow".into()));
+    let second = lab.pass().decisions[0].placements[0].node.clone();
+    assert_ne!(first, second);
+    // With no other node left, the one that failed is used again, in the pass after the one that found out.
+    lab.send(Event::PreparationFailed("g-0".into(), "too slow".into()));
+    lab.send(Event::NodeDelete(format!("node-{first}")));
+    let outcome = lab.pass();
+    assert!(outcome.decisions.is_empty());
+    assert_eq!(outcome.next_wakeup, Some(lab.now));
+    assert_eq!(lab.pass().decisions[0].placements[0].node, second);
+}

@@ -48,7 +48,10 @@ impl World {
             | Event::EvictSent(_)
             | Event::EvictAccepted(_)
             | Event::EvictRefused(..) => {}
-            Event::PreparationFailed(uid, _) => self.unassume(&uid),
+            Event::PreparationFailed(uid, _) => {
+                self.avoid_node(&uid);
+                self.unassume(&uid);
+            }
             Event::BindEnded(uid, result) => self.bind_ended(&uid, &result, now),
             Event::Held(gang, node, amounts) => self.hold(gang, node, amounts),
             Event::Released(gang) => self.release(&gang),

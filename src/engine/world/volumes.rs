@@ -32,6 +32,8 @@ pub struct Volumes {
     users: BTreeMap<ObjectKey, BTreeSet<PodIdx>>,
     /// What decisions chose for claims that are not bound yet.
     decided: BTreeMap<ObjectKey, Decided>,
+    /// Nodes on which a claim was not served in time.
+    avoid: BTreeMap<ObjectKey, String>,
     /// Volumes that a claim may take, by name.
     free: BTreeMap<String, Arc<FreeVolume>>,
     /// The same by node, smallest first.
@@ -123,6 +125,7 @@ impl Volumes {
             selector: claim.selector.clone(),
             selected: decided.map(|decided| decided.node.clone()).or_else(|| claim.selected_node.clone()),
             prebound,
+            avoid: self.avoid.get(&claim.key).cloned(),
             shared: (self.n_users(&claim.key) > 1 && !settled).then(|| claim.key.clone()),
         }
     }
@@ -365,6 +368,30 @@ impl World {
         }
     }
 
+    /// The claims of a pod were not served on its node: another one is to be tried first.
+    pub(super) fn avoid_node(&mut self, uid: &str) {
+        let Some(idx) = self.pod_by_uid.get(uid).copied() else { return };
+        let decided = self.volumes.decided.iter().filter(|(_, decided)| decided.pod == idx);
+        let failed: Vec<(ObjectKey, String)> = decided.map(|(key, decided)| (key.clone(), decided.node.clone())).collect();
+        self.volumes.avoid.extend(failed);
+    }
+
+    /// Drops the wish for another node where there is none. True when that changed something for these pods.
+    pub(crate) fn allow_avoided(&mut self, pods: &[PodIdx]) -> bool {
+        if self.volumes.avoid.is_empty() {
+            return false;
+        }
+        let mut keys = BTreeSet::new();
+        for facts in pods.iter().filter_map(|idx| Some(&self.pods[idx.at()].as_ref()?.facts)) {
+            keys.extend(facts.claims.iter().map(|name| ObjectKey::new(facts.namespace.clone(), name.clone())));
+        }
+        keys.retain(|key| self.volumes.avoid.remove(key).is_some());
+        for key in &keys {
+            self.review_claim(key, None);
+        }
+        !keys.is_empty()
+    }
+
     fn forget_decision(&mut self, key: &ObjectKey) {
         if let Some(decided) = self.volumes.decided.remove(key) {
             if let Some(name) = decided.volume {
@@ -450,6 +477,7 @@ impl World {
         let bound = facts.bound;
         self.volumes.claims.insert(key.clone(), facts);
         if bound {
+            self.volumes.avoid.remove(&key);
             self.forget_decision(&key);
         }
         self.review_claim(&key, None);
@@ -466,6 +494,7 @@ impl World {
     pub(super) fn delete_claim(&mut self, uid: &str) {
         let Some(key) = self.volumes.claim_by_uid.get(uid).cloned() else { return };
         self.unlink_claim(&key);
+        self.volumes.avoid.remove(&key);
         self.forget_decision(&key);
         self.review_claim(&key, None);
     }
