@@ -278,7 +278,7 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         Some(_) => PodPhase::Running,
     };
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
-    let mut shape = shape::shape_fields(spec, &annotations)?;
+    let mut shape = shape::shape_fields(spec, &pod.metadata)?;
     shape.unsupported.extend(membership.unsupported.iter().cloned());
     let (claims, owned_claims) = storage::claims_of(pod);
     Ok(PodFacts {

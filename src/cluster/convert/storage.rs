@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::quantity::{parse_units, parse_units_floor};
 use berth_engine::facts::{
-    ClaimFacts, CsiNodeFacts, Event, LabelRequirement, LabelSelector, NodeTerm, ObjectKey, Requirement,
+    ClaimFacts, CsiNodeFacts, Event, NodeTerm, ObjectKey, Requirement,
     SelectorOperator, StorageCapacityFacts, StorageClassFacts, VolumeFacts,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as Selector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::shape::node_term;
+use super::shape::{node_term, selector};
 use super::{ConvertError, FieldError, Result, object_name, required_name, uid_of};
 
 type Fields<T> = std::result::Result<T, FieldError>;
@@ -44,33 +44,6 @@ pub fn claims_of(pod: &Pod) -> (Vec<String>, Vec<String>) {
     }
     claims.extend(owned.iter().cloned());
     (claims.into_iter().collect(), owned.into_iter().collect())
-}
-
-/// A label selector. `None` in, `None` out.
-pub(super) fn label_selector(field: &str, written: Option<&Selector>) -> Fields<Option<LabelSelector>> {
-    let Some(written) = written else { return Ok(None) };
-    let mut requirements = Vec::new();
-    for (key, value) in written.match_labels.iter().flatten() {
-        let values = vec![value.clone()];
-        requirements.push(LabelRequirement { key: key.clone(), operator: SelectorOperator::In, values });
-    }
-    for (i, expression) in written.match_expressions.iter().flatten().enumerate() {
-        let operator = match expression.operator.as_str() {
-            "In" => SelectorOperator::In,
-            "NotIn" => SelectorOperator::NotIn,
-            "Exists" => SelectorOperator::Exists,
-            "DoesNotExist" => SelectorOperator::DoesNotExist,
-            other => {
-                let field = format!("{field}.matchExpressions[{i}].operator");
-                return Err(FieldError::new(field, other, "allowed are In, NotIn, Exists and DoesNotExist"));
-            }
-        };
-        let mut values = expression.values.clone().unwrap_or_default();
-        values.sort_unstable();
-        requirements.push(LabelRequirement { key: expression.key.clone(), operator, values });
-    }
-    requirements.sort_unstable();
-    Ok(Some(LabelSelector { requirements }))
 }
 
 fn bytes(field: &str, quantity: Option<&Quantity>, up: bool) -> Fields<Option<i64>> {
@@ -116,7 +89,7 @@ fn claim_fields(claim: &PersistentVolumeClaim, default_class: Option<&str>) -> F
         access_modes,
         block: spec.volume_mode.as_deref() == Some("Block"),
         bytes: bytes("spec.resources.requests.storage", requests.and_then(|list| list.get("storage")), true)?.unwrap_or(0),
-        selector: label_selector("spec.selector", spec.selector.as_ref())?,
+        selector: selector("spec.selector", spec.selector.as_ref())?,
         selected_node: annotation(meta, SELECTED_NODE).cloned(),
         owner_uid: owner.map(|owner| owner.uid.clone()),
     })
@@ -211,7 +184,7 @@ pub fn capacity_facts(capacity: &CSIStorageCapacity) -> Result<StorageCapacityFa
         Ok(StorageCapacityFacts {
             uid: uid_of("CSIStorageCapacity", &capacity.metadata),
             class: capacity.storage_class_name.clone(),
-            nodes: label_selector("nodeTopology", capacity.node_topology.as_ref())?,
+            nodes: selector("nodeTopology", capacity.node_topology.as_ref())?,
             bytes: bytes("capacity", capacity.capacity.as_ref(), false)?,
             largest_bytes: bytes("maximumVolumeSize", capacity.maximum_volume_size.as_ref(), false)?,
         })

@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::facts::{LabelSelector, NodeFacts, NodeTerm, ObjectKey, Problem, SelectorOperator};
+use super::selectors::selects;
+use crate::facts::{LabelSelector, NodeFacts, NodeTerm, ObjectKey, Problem};
 use crate::ids::NodeIdx;
 use crate::outcome::Rule;
 
@@ -131,21 +132,6 @@ impl Wait {
             && self.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
             && self.selector.as_ref().is_none_or(|selector| selects(selector, &volume.labels))
     }
-}
-
-/// True when every requirement holds.
-#[must_use]
-pub fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
-    selector.requirements.iter().all(|requirement| {
-        let found = labels.get(&requirement.key);
-        match requirement.operator {
-            SelectorOperator::In => found.is_some_and(|value| requirement.values.contains(value)),
-            SelectorOperator::NotIn => found.is_none_or(|value| !requirement.values.contains(value)),
-            SelectorOperator::Exists => found.is_some(),
-            SelectorOperator::DoesNotExist => found.is_none(),
-            SelectorOperator::Gt | SelectorOperator::Lt => false,
-        }
-    })
 }
 
 /// The zone labels of a volume: each label with the values that will do.

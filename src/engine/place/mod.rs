@@ -4,13 +4,15 @@
 //! all its pods are equal and its constraints form one layer of equal segments
 //! on one tree, the exact solver computes the best placement in the best
 //! domain (`exact`). Otherwise a complete search with backtracking over
-//! siblings looks for a legal one within a budget of steps (`search`).
+//! siblings looks for a legal one within a budget of steps (`search`), down to
+//! single pods (`coupled`) where pods depend on each other or differ.
 //! Plans are tried on the ledger and always rolled back: only `commit` in
 //! `schedule` changes the world.
 
 pub(crate) mod build;
 pub(crate) mod candidates;
 mod cost;
+mod coupled;
 pub(crate) mod exact;
 pub(crate) mod quality;
 pub(crate) mod search;
@@ -87,6 +89,8 @@ pub(crate) struct Solver<'a> {
     pub default_tree: TreeIdx,
     /// Steps used by the search so far in this solve.
     pub steps: u64,
+    /// Rules of the task's pods depend on where its other pods go, beyond one node.
+    pub coupled: bool,
 }
 
 impl<'a> Solver<'a> {
@@ -107,12 +111,30 @@ impl<'a> Solver<'a> {
             policy,
             default_tree,
             steps: 0,
+            coupled: false,
         }
+    }
+
+    /// Fixes what this decision reads: costs, and rules about pods that it does not place.
+    fn freeze(&mut self, root: &Item) {
+        let shapes: Vec<ShapeIdx> = root.all_shapes();
+        let member = |term| shapes.iter().any(|other| self.shapes[other.at()].terms.member_of.contains(&term));
+        let mut coupled = false;
+        for idx in &shapes {
+            let shape = &self.shapes[idx.at()];
+            let open = shape.drawn_terms().any(member);
+            let tallies = self.rooms.tallies();
+            let apart = shape.terms.anti.iter().any(|term| member(*term) && !tallies.one_node_each(*term));
+            coupled |= open || apart || self.world.volumes.couples(&shape.volumes);
+            self.rooms.freeze(*idx, shape, open);
+        }
+        self.coupled = coupled;
     }
 
     /// Finds the best placement this solver can for the whole task.
     pub(crate) fn solve(&mut self, root: &Item) -> Result<Plan, Failure> {
         self.steps = 0;
+        self.freeze(root);
         let mark = self.rooms.checkpoint();
         let result = self.solve_on_ledger(root);
         self.rooms.rollback(mark, self.shapes);
@@ -120,19 +142,13 @@ impl<'a> Solver<'a> {
     }
 
     fn solve_on_ledger(&mut self, root: &Item) -> Result<Plan, Failure> {
-        let coupled = root.demand().iter().any(|(shape, _)| self.couples(*shape));
-        if let Some(uniform) = task::uniform(root).filter(|_| !coupled) {
+        if let Some(uniform) = task::uniform(root).filter(|_| !self.coupled) {
             match self.solve_uniform(root, &uniform) {
                 Some(result) => return result,
                 None => self.steps += 1,
             }
         }
         self.search(root)
-    }
-
-    /// True when a pod of the shape on one node changes what other nodes can take.
-    pub(crate) fn couples(&self, shape: ShapeIdx) -> bool {
-        self.world.volumes.couples(&self.shapes[shape.at()].volumes)
     }
 
     /// Brings cached slots and sums of a shape up to date for a tree.

@@ -4,7 +4,7 @@ use crate::facts::{
     Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, TopologyFacts,
 };
 use crate::gang;
-use crate::ids::{GangIdx, NodeIdx, PodIdx};
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
 
@@ -29,8 +29,8 @@ impl World {
                 self.topologies.retain(|_, facts| facts.uid != uid);
                 self.trees_dirty = true;
             }
-            // The rules that read these are in the works: nothing is stored yet.
-            Event::NamespaceUpsert(..) | Event::NamespaceDelete(_) => {}
+            Event::NamespaceUpsert(name, labels) => self.label_namespace(&name, Some(labels)),
+            Event::NamespaceDelete(name) => self.label_namespace(&name, None),
             Event::ClaimUpsert(facts) => self.upsert_claim(facts),
             Event::ClaimDelete(uid) => self.delete_claim(&uid),
             Event::VolumeUpsert(facts) => self.upsert_volume(facts),
@@ -109,6 +109,7 @@ impl World {
             }
         };
         let allocatable = self.amounts_by_column(&facts.allocatable);
+        self.rooms.tallies_mut().label(idx, &facts.labels);
         self.node_by_name.insert(facts.name.clone(), idx);
         self.node_name_by_uid.insert(facts.uid.clone(), facts.name.clone());
         let pods = self.pods_by_node.get(&facts.name).cloned().unwrap_or_default();
@@ -133,6 +134,7 @@ impl World {
         let Some(idx) = self.node_by_name.remove(&name) else { return };
         self.nodes[idx.at()] = None;
         self.rooms.set(idx, None, false);
+        self.rooms.tallies_mut().label(idx, &std::collections::BTreeMap::new());
         self.trees_dirty = true;
     }
 
@@ -172,6 +174,8 @@ impl World {
                 PodIdx(self.pods.len() as u32 - 1)
             }),
         };
+        // First, while every index is true: a new term gives other pods, and the old state of this one, new shapes.
+        let shape = self.shape_with_claims(&facts, idx);
         let old = self.pods[idx.at()].as_ref().map(|pod| (pod.node.clone(), pod.place));
         self.detach(idx);
         let (node, place) = match (&facts.node, old) {
@@ -191,13 +195,6 @@ impl World {
             }
             (None, _) => (None, PlaceState::None),
         };
-        if let Some(old) = self.pods[idx.at()].take() {
-            self.note_user(&old.facts, idx, false);
-        }
-        let over = matches!(facts.phase, PodPhase::Succeeded | PodPhase::Failed);
-        self.note_user(&facts, idx, !over);
-        let needs = self.volume_needs(&facts, node.is_some());
-        let shape = self.intern(&facts.shape, &needs);
         let requests = self.shapes[shape.at()].requests.clone();
         self.pod_by_uid.insert(facts.uid.clone(), idx);
         let claims = (!facts.claims.is_empty()).then(|| facts.clone());
@@ -206,6 +203,19 @@ impl World {
         if let Some(facts) = claims {
             self.review_users(&facts, idx);
         }
+    }
+
+    /// The shape of a pod as told, with what its claims ask now that it uses them.
+    fn shape_with_claims(&mut self, facts: &PodFacts, idx: PodIdx) -> ShapeIdx {
+        let old = self.pods[idx.at()].as_ref().map(|pod| (pod.facts.clone(), pod.place));
+        if let Some((old, _)) = &old {
+            self.note_user(old, idx, false);
+        }
+        let over = matches!(facts.phase, PodPhase::Succeeded | PodPhase::Failed);
+        self.note_user(facts, idx, !over);
+        let ours = old.is_some_and(|(_, place)| matches!(place, PlaceState::Assumed | PlaceState::Bound));
+        let needs = self.volume_needs(facts, facts.node.is_some() || ours);
+        self.intern(facts, &needs)
     }
 
     fn delete_pod(&mut self, uid: &str) {

@@ -5,6 +5,7 @@
 //! from scratch. It decides nothing and knows nothing of the API.
 
 mod apply;
+mod intern;
 pub mod model;
 mod queues;
 mod report;
@@ -15,10 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{
     Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
 };
-use crate::fit::volumes::{VolumeNeeds, driver_column};
+use crate::fit::volumes::VolumeNeeds;
+use crate::fit::tallies::Mark;
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::outcome::DomainPath;
-use crate::rooms::{Rooms, Shape};
+use crate::rooms::{Rooms, Shape, Terms};
 use crate::topology::Tree;
 use model::{Gang, Node, Pod, Room};
 use volumes::Volumes;
@@ -48,7 +50,8 @@ pub struct World {
     /// Amounts charged by leaf queue name.
     pub(crate) charged: BTreeMap<String, [i64; 3]>,
     pub(crate) shapes: Vec<Shape>,
-    shape_by_facts: BTreeMap<(ShapeFacts, VolumeNeeds), ShapeIdx>,
+    shape_by_key: BTreeMap<(ShapeFacts, Terms, VolumeNeeds), ShapeIdx>,
+    pub(crate) registry: intern::Registry,
     pub(crate) volumes: Volumes,
     /// Trees by index; 0 has no levels.
     pub(crate) trees: Vec<Tree>,
@@ -119,6 +122,9 @@ impl World {
     #[must_use]
     pub fn export(&self) -> Vec<Event> {
         let mut events = Vec::new();
+        events.extend(
+            self.namespaces().map(|(name, labels)| Event::NamespaceUpsert(name.clone(), labels.clone())),
+        );
         events.extend(self.topologies.values().cloned().map(Event::TopologyUpsert));
         events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
         events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
@@ -158,8 +164,15 @@ impl World {
         let mut room = Room { free, volumes: self.free_volumes(&node.facts), ..Room::default() };
         for pod in node.pods.iter().filter_map(|pod| self.pods[pod.at()].as_ref()) {
             room.ports.extend(pod.facts.shape.host_ports.iter().cloned());
-            for (column, volume) in &self.shapes[pod.shape.at()].shared {
+            let shape = &self.shapes[pod.shape.at()];
+            for (column, volume) in &shape.shared {
                 room.attach(*column, *volume, 1);
+            }
+            for (mark, weight) in shape.terms.marks() {
+                let live_only = matches!(mark, Mark::Member(term) if self.registry.terms[term.at()].live_only);
+                if !(live_only && pod.facts.terminating) {
+                    *room.marks.entry(mark).or_default() += weight;
+                }
             }
         }
         room
@@ -168,38 +181,6 @@ impl World {
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
         let room = self.nodes[idx.at()].as_ref().map(|node| self.room_of(node));
         self.rooms.set(idx, room, false);
-    }
-
-    pub(crate) fn intern(&mut self, facts: &ShapeFacts, volumes: &VolumeNeeds) -> ShapeIdx {
-        let key = (facts.clone(), volumes.clone());
-        if let Some(idx) = self.shape_by_facts.get(&key) {
-            return *idx;
-        }
-        let mut requests = vec![(self.column("pods"), 1)];
-        for (name, amount) in &facts.requests {
-            if name != "pods" && *amount > 0 {
-                requests.push((self.column(name), *amount));
-            }
-        }
-        let n_columns = self.columns.len();
-        for (driver, count) in &volumes.private {
-            requests.push((self.column(&driver_column(driver)), i64::from(*count)));
-        }
-        requests.sort_unstable();
-        let mut shared = Vec::new();
-        for volume in &volumes.shared {
-            shared.push((self.column(&driver_column(&volume.0)), self.shared_volume(volume)));
-        }
-        let idx = ShapeIdx(self.shapes.len() as u32);
-        self.shapes.push(Shape { facts: facts.clone(), requests, volumes: volumes.clone(), shared });
-        self.shape_by_facts.insert(key, idx);
-        if self.columns.len() > n_columns {
-            // Nodes have room in a new column of volumes, unlike in a resource that they do not list.
-            for at in 0..self.nodes.len() {
-                self.push_room(NodeIdx(at as u32));
-            }
-        }
-        idx
     }
 
     /// Rebuilds trees when nodes or topologies changed since the last call.
@@ -277,7 +258,7 @@ impl World {
             self.waiting.iter().filter_map(|g| Some(&self.gangs[g.at()].as_ref()?.facts.key)).collect();
         let charged: BTreeMap<&String, &[i64; 3]> =
             self.charged.iter().filter(|(_, amounts)| **amounts != [0; 3]).collect();
-        let _ = writeln!(text, "waiting {waiting:?}\ncharged {charged:?}");
+        let _ = writeln!(text, "waiting {waiting:?}\ncharged {charged:?}\n{}", self.counts_digest());
         text
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::facts::{GangFacts, HostPort, Millis, NodeFacts, PodFacts, PodPhase};
 use crate::fit::volumes::FreeVolume;
+use crate::fit::tallies::Marks;
 use crate::ids::{GangIdx, PodIdx, ShapeIdx};
 use crate::outcome::{Quality, Reason};
 
@@ -15,6 +16,8 @@ pub struct Room {
     pub free: Vec<i64>,
     /// Host ports in use.
     pub ports: Vec<HostPort>,
+    /// What its pods add to the counts of terms.
+    pub marks: Marks,
     /// Volumes that no claim has and that the node reaches, smallest first.
     pub volumes: Vec<Arc<FreeVolume>>,
     /// Volumes that pods here share, with the number of those pods; each takes one of its driver's column.

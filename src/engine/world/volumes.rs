@@ -8,7 +8,8 @@ use crate::facts::{
     StorageCapacityFacts, StorageClassFacts, VolumeFacts,
 };
 use crate::fit;
-use crate::fit::volumes::{FreeVolume, MAX_WAITS, NO_LIMIT, VolumeNeeds, Wait, driver_of, selects, zones};
+use crate::fit::selectors::selects;
+use crate::fit::volumes::{FreeVolume, MAX_WAITS, NO_LIMIT, VolumeNeeds, Wait, driver_of, zones};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
 use crate::outcome::VolumeChoice;
 use crate::world::World;
@@ -54,7 +55,7 @@ struct Decided {
 impl Volumes {
     /// Claims that need no free volume on the node, a bit each.
     #[must_use]
-    pub fn open(&self, node: &NodeFacts, waits: &[Wait]) -> u64 {
+    pub fn served(&self, node: &NodeFacts, waits: &[Wait]) -> u64 {
         let mut open = 0;
         for (at, wait) in waits.iter().take(MAX_WAITS).enumerate() {
             let reserved = wait.prebound.as_ref().and_then(|name| self.volumes.get(name));
@@ -301,9 +302,9 @@ impl World {
     pub(super) fn review_pod(&mut self, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let needs = self.volume_needs(&pod.facts, pod.node.is_some());
-        let facts = pod.facts.shape.clone();
-        let before = pod.shape;
-        let shape = self.intern(&facts, &needs);
+        let (facts, before) = (pod.facts.shape.clone(), pod.shape);
+        let terms = self.shapes[before.at()].terms.clone();
+        let shape = self.intern_shape(&facts, terms, &needs);
         if shape == before {
             return;
         }
