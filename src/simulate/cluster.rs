@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
 use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
@@ -52,6 +52,7 @@ pub struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
     storage: StorageKinds,
+    runtime_classes: BTreeMap<String, Value>,
     owners: ObjectIndex,
     gangs: BTreeMap<ObjectKey, GangFacts>,
     created_by_uid: BTreeMap<String, Millis>,
@@ -89,6 +90,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
             storage: StorageKinds::of_files(),
+            runtime_classes: BTreeMap::new(),
             owners: ObjectIndex::default(),
             gangs: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
@@ -286,6 +288,11 @@ impl Cluster {
         for id in of(&["Node"]) {
             self.convert::<Node>(&id, |node| convert::node_facts(node).map(Event::NodeUpsert));
         }
+        for id in of(&["RuntimeClass"]) {
+            if let Some(stored) = self.objects.get(&id) {
+                self.runtime_classes.insert(id.name.clone(), stored.value.clone());
+            }
+        }
         for (_, _, kind) in StorageKinds::KINDS {
             for id in of(&[kind]) {
                 self.feed_storage(&id);
@@ -420,6 +427,10 @@ impl Cluster {
     }
 
     fn feed_pod(&mut self, id: &ObjectId) {
+        if let Some(stored) = self.objects.get_mut(id) {
+            let class = self.runtime_classes.get(text(&stored.value, "/spec/runtimeClassName"));
+            class.into_iter().for_each(|class| admit_runtime_class(&mut stored.value, class));
+        }
         let Some(pod) = self.read::<Pod>(id) else { return };
         let Some(stored) = self.objects.get(id).cloned() else {
             return;

@@ -71,6 +71,7 @@ pub fn is_cluster_scoped(kind: &str) -> bool {
             | "PersistentVolume"
             | "StorageClass"
             | "CSINode"
+            | "RuntimeClass"
             | "CSIDriver"
             | "ResourceSlice"
             | "Namespace"
@@ -155,9 +156,29 @@ pub(super) fn is_known(version: &str, kind: &str) -> bool {
         (group, kind),
         ("", "Node" | "Pod")
             | ("scheduling.k8s.io", "PriorityClass")
+            | ("node.k8s.io", "RuntimeClass")
             | ("kai.scheduler", "Topology")
             | ("scheduling.run.ai", "PodGroup" | "Queue")
     )
+}
+
+/// What admission does for a pod with a RuntimeClass, once: overhead, node selector, tolerations.
+pub(super) fn admit_runtime_class(pod: &mut Value, class: &Value) {
+    let Some(Value::Object(spec)) = pod.get_mut("spec") else { return };
+    if spec.contains_key("overhead") {
+        return;
+    }
+    spec.insert("overhead".to_owned(), class.pointer("/overhead/podFixed").cloned().unwrap_or_else(|| json!({})));
+    if let Some(Value::Object(selector)) = class.pointer("/scheduling/nodeSelector")
+        && let Value::Object(own) = spec.entry("nodeSelector").or_insert_with(|| json!({}))
+    {
+        own.extend(selector.clone());
+    }
+    if let Some(Value::Array(tolerations)) = class.pointer("/scheduling/tolerations")
+        && let Value::Array(own) = spec.entry("tolerations").or_insert_with(|| json!([]))
+    {
+        own.extend(tolerations.iter().cloned());
+    }
 }
 
 /// Reads an object as a type; the error names the field.
