@@ -278,7 +278,8 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         Some(_) => PodPhase::Running,
     };
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
-    let mut shape = shape::shape_fields(spec, &pod.metadata)?;
+    let resized = shape::resized(pod);
+    let mut shape = shape::shape_fields(resized.as_ref().unwrap_or(spec), &pod.metadata)?;
     shape.unsupported.extend(membership.unsupported.iter().cloned());
     let (claims, owned_claims) = storage::claims_of(pod);
     Ok(PodFacts {

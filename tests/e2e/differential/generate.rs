@@ -136,6 +136,7 @@ fn placed(dice: &mut Dice, name: &str, nodes: &[String]) -> Placed {
     spec.insert("nodeName".to_owned(), json!(dice.pick(&nodes.iter().collect::<Vec<_>>())));
     // Nothing is to chase it away while questions are asked.
     spec.insert("tolerations".to_owned(), json!([{"operator": "Exists"}]));
+    pod_rules(dice, &mut spec, 12);
     let scheduler = dice.pick(&["default-scheduler", "another"]);
     spec.insert("schedulerName".to_owned(), json!(scheduler));
     let pod = json!({"metadata": {"name": name, "labels": labels(dice)}, "spec": spec});
@@ -156,12 +157,72 @@ fn candidate(dice: &mut Dice, name: &str, nodes: &[String]) -> Value {
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}),
         );
     }
+    pod_rules(dice, &mut spec, 15);
     let tolerations: Vec<Value> = (0..dice.below(4)).map(|_| toleration(dice)).collect();
     spec.insert("tolerations".to_owned(), json!(tolerations));
     if dice.percent(8) {
         spec.insert("runtimeClassName".to_owned(), json!("heavy"));
     }
     json!({"metadata": {"name": name, "labels": labels(dice)}, "spec": spec})
+}
+
+/// Affinity to and against other pods, and spread, each in `chance` percent of the pods.
+fn pod_rules(dice: &mut Dice, spec: &mut Map<String, Value>, chance: u64) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        if dice.percent(chance) {
+            let terms: Vec<Value> = (0..=dice.below(2)).map(|_| pod_term(dice)).collect();
+            let affinity = spec.entry("affinity").or_insert_with(|| json!({}));
+            affinity[kind] = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+        }
+    }
+    if dice.percent(chance) {
+        let mut constraint = json!({
+            "maxSkew": dice.pick(&[1, 1, 2]), "topologyKey": dice.pick(&["zone", "kubernetes.io/hostname", "none"]),
+            "whenUnsatisfiable": dice.pick(&["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
+            "labelSelector": pod_selector(dice),
+        });
+        if dice.percent(30) {
+            constraint["nodeAffinityPolicy"] = json!(dice.pick(&["Honor", "Ignore"]));
+            constraint["nodeTaintsPolicy"] = json!(dice.pick(&["Honor", "Ignore"]));
+        }
+        if dice.percent(20) && constraint["whenUnsatisfiable"] == "DoNotSchedule" {
+            constraint["minDomains"] = json!(dice.pick(&[1, 2, 4]));
+        }
+        if dice.percent(20) {
+            constraint["labelSelector"] = json!({"matchLabels": {"app": dice.pick(&["x", "y"])}});
+            constraint["matchLabelKeys"] = json!(["tier"]);
+        }
+        spec.insert("topologySpreadConstraints".to_owned(), json!([constraint]));
+    }
+}
+
+fn pod_term(dice: &mut Dice) -> Value {
+    let mut term = json!({
+        "topologyKey": dice.pick(&["zone", "zone", "kubernetes.io/hostname", "disk"]),
+        "labelSelector": pod_selector(dice),
+    });
+    match dice.below(8) {
+        0 => term["namespaceSelector"] = json!({}),
+        1 => term["namespaces"] = json!(["elsewhere"]),
+        2 => {
+            term["labelSelector"] = json!({"matchLabels": {"app": dice.pick(&["x", "y"])}});
+            term[dice.pick(&["matchLabelKeys", "mismatchLabelKeys"])] = json!(["tier"]);
+        }
+        _ => {}
+    }
+    term
+}
+
+fn pod_selector(dice: &mut Dice) -> Value {
+    match dice.below(5) {
+        0 => json!({}),
+        1 => json!({"matchLabels": {"app": dice.pick(&["x", "y", "z"]), "tier": dice.pick(&["1", "2"])}}),
+        2 => {
+            let operator = dice.pick(&["In", "NotIn"]);
+            json!({"matchExpressions": [{"key": "app", "operator": operator, "values": [dice.pick(&["x", "y"]), "z"]}]})
+        }
+        _ => json!({"matchLabels": {"app": dice.pick(&["x", "y", "z"])}}),
+    }
 }
 
 fn labels(dice: &mut Dice) -> Value {

@@ -111,7 +111,7 @@ impl Storage {
 
     /// Volumes of a pod that is asked about.
     pub(super) fn for_candidate(&self, dice: &mut Dice) -> Value {
-        if !dice.percent(40) {
+        if !dice.percent(30) {
             return json!([]);
         }
         volumes((0..=dice.below(2)).map(|_| self.claims[dice.below(self.claims.len() as u64) as usize].clone()).collect())
