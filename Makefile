@@ -27,6 +27,7 @@ test: lint
 	$(CARGO) test --locked -p berth-api
 	@echo "Testing grouping, conversion, simulate, scenarios and the command line ..." >&2
 	$(CARGO) test --locked -p berth
+	@$(MAKE) --no-print-directory e2e
 
 ## lint: warnings are errors.
 lint:

@@ -8,8 +8,11 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod explain;
+#[cfg(test)]
+mod fake_api;
 pub mod grouping;
 pub mod http;
+pub mod leader;
 pub mod scheduler;
 pub mod simulate;
 pub mod status;

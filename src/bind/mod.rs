@@ -2,25 +2,26 @@
 //!
 //! Guarantees: every Binding carries the pod's UID, so that it can't hit a namesake; a result is told for every pod of a
 //! decision, once; what is not known after a time-out or a conflict is read, not guessed; after a permanent refusal
-//! nothing more of the decision is sent. It decides nothing: what follows from a result is the loop's business.
+//! nothing more of the decision is sent. Before the first Binding of a decision every target is looked at once more: if
+//! one changed, none is sent. It decides nothing: what follows from a result is the loop's business.
 
 mod request;
 mod volumes;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_engine::facts::{BindResult, Event};
+use berth_engine::facts::BindResult;
 use berth_engine::outcome::{Decision, Placement};
-use kube::Client;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
+use crate::cluster::directory::SharedDirectory;
 use crate::telemetry::Metrics;
-pub use request::Victim;
+pub use request::{REQUEST_TIMEOUT, Sender, Victim, copies_labels};
 pub use volumes::DEFAULT_TIMEOUT as DEFAULT_VOLUME_TIMEOUT;
 
 /// Bindings at a time unless `--bind-concurrency` says otherwise: 64 pooled connections keep an API server busy (a Binding
@@ -46,24 +47,46 @@ pub enum Command {
     Release(Vec<Victim>),
 }
 
+/// How the Binding of one pod ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// UID of the pod.
+    pub pod: String,
+    /// How.
+    pub result: BindResult,
+    /// Nothing of the decision was sent, because a target had changed: decide again.
+    pub stale: bool,
+    /// Nothing of the decision was sent, because this pod's claims did not get their volumes on this node.
+    pub unprepared: bool,
+}
+
 struct Job {
-    placement: Placement,
+    at: usize,
     group: Arc<Flight>,
+}
+
+impl Job {
+    fn placement(&self) -> Option<&Placement> {
+        self.group.decision.placements.get(self.at)
+    }
 }
 
 /// What the Bindings of one decision share.
 struct Flight {
-    gang: String,
+    decision: Decision,
     mark: String,
     handwritten: bool,
     cancelled: AtomicBool,
+    /// Whether a target had changed before the first Binding left; unset until that is known.
+    stale: OnceLock<Option<String>>,
     decided: Instant,
 }
 
 /// The binder.
 pub struct Binder {
-    client: Client,
-    results: mpsc::UnboundedSender<Event>,
+    sender: Sender,
+    results: mpsc::UnboundedSender<Ended>,
+    directory: SharedDirectory,
     metrics: Arc<Metrics>,
     concurrency: usize,
     volume_timeout: Duration,
@@ -72,8 +95,15 @@ pub struct Binder {
 impl Binder {
     /// `results` hears one event per pod; it is unbounded because the loop bounds what is in flight.
     #[must_use]
-    pub fn new(client: Client, results: mpsc::UnboundedSender<Event>, metrics: Arc<Metrics>, concurrency: usize) -> Self {
-        Self { client, results, metrics, concurrency: concurrency.max(1), volume_timeout: DEFAULT_VOLUME_TIMEOUT }
+    pub fn new(
+        sender: Sender,
+        results: mpsc::UnboundedSender<Ended>,
+        directory: SharedDirectory,
+        concurrency: usize,
+    ) -> Self {
+        let metrics = Arc::clone(&sender.metrics);
+        let volume_timeout = DEFAULT_VOLUME_TIMEOUT;
+        Self { sender, results, directory, metrics, concurrency: concurrency.max(1), volume_timeout }
     }
 
     /// How long the claims of a gang may take to be bound.
@@ -129,8 +159,8 @@ impl Binder {
             Command::Bind { decision, mark, handwritten } => queue.extend(jobs(*decision, &mark, handwritten, Instant::now())),
             Command::Release(victims) => {
                 for victim in victims {
-                    let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
-                    running.spawn(async move { request::evict(&client, &metrics, &victim).await });
+                    let sender = self.sender.clone();
+                    running.spawn(async move { sender.evict(&victim).await });
                 }
             }
         }
@@ -138,51 +168,65 @@ impl Binder {
 
     /// Gets the claims of a decision their volumes; gives its Bindings, or none when that failed.
     fn prepare(&self, decision: Decision, mark: String, handwritten: bool) -> impl Future<Output = Vec<Job>> + use<> {
-        let (client, results, metrics) = (self.client.clone(), self.results.clone(), Arc::clone(&self.metrics));
+        let (sender, results, metrics) = (self.sender.clone(), self.results.clone(), Arc::clone(&self.metrics));
         let (timeout, decided) = (self.volume_timeout, Instant::now());
         async move {
-            let Err(failed) = volumes::prepare(&client, &metrics, &decision, timeout).await else {
+            let Err(failed) = volumes::prepare(&sender, &decision, timeout).await else {
                 return jobs(decision, &mark, handwritten, decided).collect();
             };
             let text = failed.first().map(|failed| failed.text.clone()).unwrap_or_default();
             warn!(gang = %decision.gang.name, namespace = %decision.gang.namespace, text, "volumes not ready; the gang is given up for now");
-            let failures = failed.into_iter().map(|failed| Event::PreparationFailed(failed.pod_uid, failed.text));
-            let ends = decision.placements.into_iter().map(|placement| {
+            for placement in decision.placements {
                 metrics.bindings.with_label_values(&["transient"]).inc();
-                Event::BindEnded(placement.pod_uid, BindResult::Transient(text.clone()))
-            });
-            for event in failures.chain(ends) {
+                let unprepared = failed.iter().any(|failed| failed.pod_uid == placement.pod_uid);
+                let result = BindResult::Transient(text.clone());
                 // A closed channel means that the process ends.
-                let _closed = results.send(event).is_err();
+                let _closed = results.send(Ended { pod: placement.pod_uid, result, stale: false, unprepared }).is_err();
             }
             Vec::new()
         }
     }
 
+    /// What changed since the decision, if anything did; looked up once, before the first Binding.
+    fn stale(&self, flight: &Flight) -> Option<String> {
+        let look = || {
+            let why = self.directory.lock().stale(&flight.decision)?;
+            let gang = &flight.decision.gang;
+            info!(gang = %gang.name, namespace = %gang.namespace, why, "decision is stale; deciding again");
+            Some(why)
+        };
+        flight.stale.get_or_init(look).clone()
+    }
+
     fn start(&self, job: Job, running: &mut JoinSet<()>) {
-        let (client, results, metrics) = (self.client.clone(), self.results.clone(), Arc::clone(&self.metrics));
+        let stale = self.stale(&job.group);
+        let (sender, results, metrics) = (self.sender.clone(), self.results.clone(), Arc::clone(&self.metrics));
         running.spawn(async move {
-            let uid = job.placement.pod_uid.clone();
-            let result = if job.group.cancelled.load(Ordering::Acquire) {
+            let Some(placement) = job.placement() else { return };
+            let flight = &job.group;
+            let is_stale = stale.is_some();
+            let result = if let Some(why) = stale {
+                BindResult::Transient(why)
+            } else if flight.cancelled.load(Ordering::Acquire) {
                 BindResult::Transient("another pod of the gang was refused".to_owned())
             } else {
-                let flight = &job.group;
-                request::bind(&client, &metrics, &job.placement, &flight.gang, &flight.mark, flight.handwritten).await
+                sender.bind(placement, &flight.decision.gang.name, &flight.mark, flight.handwritten).await
             };
             let label = match &result {
                 BindResult::Bound => "bound",
+                BindResult::Transient(_) if is_stale => "stale",
                 BindResult::Transient(_) => "transient",
                 BindResult::Permanent(_) => "refused",
                 BindResult::Unknown(_) => "unknown",
             };
             if let BindResult::Permanent(text) = &result {
-                job.group.cancelled.store(true, Ordering::Release);
-                warn!(pod = %job.placement.pod.name, namespace = %job.placement.pod.namespace, node = %job.placement.node, text, "Binding refused");
+                flight.cancelled.store(true, Ordering::Release);
+                warn!(pod = %placement.pod.name, namespace = %placement.pod.namespace, node = %placement.node, text, "Binding refused");
             }
             metrics.bindings.with_label_values(&[label]).inc();
-            metrics.binding_seconds.observe(job.group.decided.elapsed().as_secs_f64());
+            metrics.binding_seconds.observe(flight.decided.elapsed().as_secs_f64());
             // A closed channel means that the process ends.
-            let _closed = results.send(Event::BindEnded(uid, result)).is_err();
+            let _closed = results.send(Ended { pod: placement.pod_uid.clone(), result, stale: is_stale, unprepared: false }).is_err();
         });
     }
 }
@@ -190,10 +234,14 @@ impl Binder {
 fn jobs(decision: Decision, mark: &str, handwritten: bool, decided: Instant) -> impl Iterator<Item = Job> {
     let group = Arc::new(Flight {
         mark: format!("{mark}/{}", decision.placements.len()),
-        gang: decision.gang.name.clone(),
+        decision,
         handwritten,
         cancelled: AtomicBool::new(false),
+        stale: OnceLock::new(),
         decided,
     });
-    decision.placements.into_iter().map(move |placement| Job { placement, group: Arc::clone(&group) })
+    (0..group.decision.placements.len()).map(move |at| Job { at, group: Arc::clone(&group) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,25 @@
 //! One Binding, one eviction: the requests, their retries, and how an unclear end is cleared up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::keys;
 use berth_engine::facts::{BindResult, ObjectKey};
 use berth_engine::outcome::Placement;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::Request;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
+use crate::leader::Fence;
 use crate::telemetry::Metrics;
 
-/// One request may take this long; the API server itself gives up on one that is slower.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// One request may take this long. A Binding tells the API server so, which gives up at the same time: after a crash nothing
+/// can take effect later than this. A healthy server needs 2 to 10 ms; one that is being replaced needs a few seconds.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tries of one Binding: with doubling waits from 50 ms about 13 s, enough for an API server that restarts in place.
 const MAX_TRIES: u32 = 9;
@@ -37,28 +41,150 @@ enum Try {
     Again(String),
 }
 
-/// Binds a pod and says how it ended.
-pub(super) async fn bind(
-    client: &Client,
-    metrics: &Metrics,
-    placement: &Placement,
-    gang: &str,
-    mark: &str,
-    handwritten: bool,
-) -> BindResult {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &placement.pod.namespace);
-    let body = body(placement, gang, mark, handwritten);
-    let mut wait = FIRST_WAIT;
-    let mut last = String::new();
-    for _ in 0..MAX_TRIES {
-        match try_bind(&pods, metrics, placement, &body).await {
-            Try::Done(result) => return result,
-            Try::Again(text) => last = text,
-        }
-        sleep(wait).await;
-        wait *= 2;
+/// What requests need.
+#[derive(Clone)]
+pub struct Sender {
+    /// The client.
+    pub client: Client,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Whether this process may write.
+    pub fence: Fence,
+    /// The API server does not copy labels from a Binding to its pod.
+    pub labels_first: bool,
+}
+
+/// Whether an API server copies the labels of a Binding to its pod: from 1.35 on. A version that can't be read counts as old.
+#[must_use]
+pub fn copies_labels(major: &str, minor: &str) -> bool {
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>().ok();
+    match (number(major), number(minor)) {
+        (Some(major), Some(minor)) => (major, minor) >= (1, 35),
+        _ => false,
     }
-    BindResult::Transient(last)
+}
+
+impl Sender {
+    /// Binds a pod and says how it ended.
+    pub(super) async fn bind(&self, placement: &Placement, gang: &str, mark: &str, handwritten: bool) -> BindResult {
+        let body = body(placement, gang, mark, handwritten);
+        let mut wait = FIRST_WAIT;
+        let mut last = String::new();
+        for _ in 0..MAX_TRIES {
+            if !self.fence.lets_pass() {
+                return BindResult::Transient("this process does not lead any more".to_owned());
+            }
+            let labels = body["metadata"].get("labels").filter(|_| self.labels_first);
+            let first = match labels {
+                Some(labels) => self.try_label(placement, labels).await,
+                None => None,
+            };
+            let tried = match first {
+                Some(ended) => ended,
+                None => self.try_bind(placement, &body).await,
+            };
+            match tried {
+                Try::Done(result) => return result,
+                Try::Again(text) => last = text,
+            }
+            sleep(wait).await;
+            wait *= 2;
+        }
+        BindResult::Transient(last)
+    }
+
+    fn pods(&self, placement: &Placement) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &placement.pod.namespace)
+    }
+
+    fn count(&self, verb: &str) {
+        self.metrics.api_requests.with_label_values(&[verb]).inc();
+    }
+
+    /// Labels the pod before its Binding. `None` when that is done.
+    async fn try_label(&self, placement: &Placement, labels: &Value) -> Option<Try> {
+        self.count("patch_pod");
+        let patch = json!({"metadata": {"uid": placement.pod_uid, "labels": labels}});
+        let (pods, parameters, patch) = (self.pods(placement), PatchParams::default(), Patch::Merge(patch));
+        let request = pods.patch_metadata(&placement.pod.name, &parameters, &patch);
+        match timeout(REQUEST_TIMEOUT, request).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(Error::Api(status))) if matches!(status.code, 429 | 500..=599) => Some(Try::Again(status.message.clone())),
+            Ok(Err(Error::Api(status))) => Some(Try::Done(BindResult::Permanent(status.message.clone()))),
+            Ok(Err(error)) => Some(Try::Again(error.to_string())),
+            Err(_) => Some(Try::Again("labelling the pod timed out".to_owned())),
+        }
+    }
+
+    async fn try_bind(&self, placement: &Placement, body: &Value) -> Try {
+        self.count("bind");
+        match timeout(REQUEST_TIMEOUT, self.send(placement, body)).await {
+            Ok(Ok(answer)) if answer.get("status").and_then(Value::as_str) == Some("Failure") => {
+                let text = answer.get("message").and_then(Value::as_str).unwrap_or("Failure without a message");
+                Try::Done(BindResult::Permanent(text.to_owned()))
+            }
+            Ok(Ok(_)) => Try::Done(BindResult::Bound),
+            Ok(Err(Error::Api(status))) => match status.code {
+                429 => Try::Again(status.message.clone()),
+                409 | 500..=599 => self.clear_up(placement, &status.message).await,
+                _ => Try::Done(BindResult::Permanent(status.message.clone())),
+            },
+            Ok(Err(error)) => self.clear_up(placement, &error.to_string()).await,
+            Err(_) => self.clear_up(placement, "the request timed out").await,
+        }
+    }
+
+    /// The request of a Binding, with the time that the server may take for it.
+    async fn send(&self, placement: &Placement, body: &Value) -> Result<Value, Error> {
+        let url = format!("/api/v1/namespaces/{}/pods", placement.pod.namespace);
+        let data = serde_json::to_vec(body).map_err(Error::SerdeError)?;
+        let request = Request::new(url).create_subresource("binding", &placement.pod.name, &PostParams::default(), data);
+        let mut request = request.map_err(Error::BuildRequest)?;
+        let text = request.uri().to_string();
+        let joint = if text.contains('?') { "&" } else { "?" };
+        if let Ok(uri) = format!("{text}{joint}timeout={}s", REQUEST_TIMEOUT.as_secs()).parse() {
+            *request.uri_mut() = uri;
+        }
+        self.client.request(request).await
+    }
+
+    /// Reads the pod: whether the Binding took effect is written there.
+    async fn clear_up(&self, placement: &Placement, text: &str) -> Try {
+        self.count("get");
+        match timeout(REQUEST_TIMEOUT, self.pods(placement).get_opt(&placement.pod.name)).await {
+            Ok(Ok(Some(pod))) => judge(&pod, placement, text),
+            Ok(Ok(None)) => Try::Done(BindResult::Permanent("the pod is gone".to_owned())),
+            Ok(Err(error)) => Try::Again(format!("{text}; and the pod could not be read: {error}")),
+            Err(_) => Try::Again(format!("{text}; and reading the pod timed out")),
+        }
+    }
+
+    /// Evicts a pod through the Eviction API, guarded by its UID. A disruption budget may refuse; then the pod stays.
+    pub(super) async fn evict(&self, victim: &Victim) {
+        if !self.fence.lets_pass() {
+            return;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &victim.key.namespace);
+        let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": victim.key.name, "namespace": victim.key.namespace},
+            "deleteOptions": {"preconditions": {"uid": victim.uid}},
+        });
+        self.count("evict");
+        let parameters = PostParams::default();
+        let request = pods.create_subresource::<Value, Value>("eviction", &victim.key.name, &parameters, &body);
+        let (pod, namespace) = (&victim.key.name, &victim.key.namespace);
+        match timeout(REQUEST_TIMEOUT, request).await {
+            // A success may carry a failure in its body.
+            Ok(Ok(answer)) if answer.get("status").and_then(Value::as_str) == Some("Failure") => {
+                warn!(pod, namespace, answer = %answer, "eviction refused");
+            }
+            Ok(Ok(_)) => info!(pod, namespace, "pod of a released gang evicted"),
+            Ok(Err(error)) => warn!(pod, namespace, %error, "eviction failed"),
+            Err(_) => warn!(pod, namespace, "eviction timed out"),
+        }
+    }
 }
 
 fn body(placement: &Placement, gang: &str, mark: &str, handwritten: bool) -> Value {
@@ -77,37 +203,6 @@ fn body(placement: &Placement, gang: &str, mark: &str, handwritten: bool) -> Val
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     })
-}
-
-async fn try_bind(pods: &Api<Pod>, metrics: &Metrics, placement: &Placement, body: &Value) -> Try {
-    metrics.api_requests.with_label_values(&["bind"]).inc();
-    let parameters = PostParams::default();
-    let request = pods.create_subresource::<Value, Value>("binding", &placement.pod.name, &parameters, body);
-    match timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(answer)) if answer.get("status").and_then(Value::as_str) == Some("Failure") => {
-            let text = answer.get("message").and_then(Value::as_str).unwrap_or("Failure without a message");
-            Try::Done(BindResult::Permanent(text.to_owned()))
-        }
-        Ok(Ok(_)) => Try::Done(BindResult::Bound),
-        Ok(Err(Error::Api(status))) => match status.code {
-            429 => Try::Again(status.message.clone()),
-            409 | 500..=599 => clear_up(pods, metrics, placement, &status.message).await,
-            _ => Try::Done(BindResult::Permanent(status.message.clone())),
-        },
-        Ok(Err(error)) => clear_up(pods, metrics, placement, &error.to_string()).await,
-        Err(_) => clear_up(pods, metrics, placement, "the request timed out").await,
-    }
-}
-
-/// Reads the pod: whether the Binding took effect is written there.
-async fn clear_up(pods: &Api<Pod>, metrics: &Metrics, placement: &Placement, text: &str) -> Try {
-    metrics.api_requests.with_label_values(&["get"]).inc();
-    match timeout(REQUEST_TIMEOUT, pods.get_opt(&placement.pod.name)).await {
-        Ok(Ok(Some(pod))) => judge(&pod, placement, text),
-        Ok(Ok(None)) => Try::Done(BindResult::Permanent("the pod is gone".to_owned())),
-        Ok(Err(error)) => Try::Again(format!("{text}; and the pod could not be read: {error}")),
-        Err(_) => Try::Again(format!("{text}; and reading the pod timed out")),
-    }
 }
 
 fn judge(pod: &Pod, placement: &Placement, text: &str) -> Try {
@@ -129,30 +224,6 @@ fn judge(pod: &Pod, placement: &Placement, text: &str) -> Try {
         return refused(text.to_owned());
     }
     Try::Again(text.to_owned())
-}
-
-/// Evicts a pod through the Eviction API, guarded by its UID. A disruption budget may refuse; then the pod stays.
-pub(super) async fn evict(client: &Client, metrics: &Metrics, victim: &Victim) {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &victim.key.namespace);
-    let body = json!({
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": victim.key.name, "namespace": victim.key.namespace},
-        "deleteOptions": {"preconditions": {"uid": victim.uid}},
-    });
-    metrics.api_requests.with_label_values(&["evict"]).inc();
-    let parameters = PostParams::default();
-    let request = pods.create_subresource::<Value, Value>("eviction", &victim.key.name, &parameters, &body);
-    let (pod, namespace) = (&victim.key.name, &victim.key.namespace);
-    match timeout(REQUEST_TIMEOUT, request).await {
-        // A success may carry a failure in its body.
-        Ok(Ok(answer)) if answer.get("status").and_then(Value::as_str) == Some("Failure") => {
-            warn!(pod, namespace, answer = %answer, "eviction refused");
-        }
-        Ok(Ok(_)) => info!(pod, namespace, "pod of a released gang evicted"),
-        Ok(Err(error)) => warn!(pod, namespace, %error, "eviction failed"),
-        Err(_) => warn!(pod, namespace, "eviction timed out"),
-    }
 }
 
 #[cfg(test)]
@@ -182,6 +253,12 @@ mod tests {
         assert!(matches!(ended(&pod("u1", "n2")), Try::Done(BindResult::Permanent(_))));
         assert!(matches!(ended(&pod("u2", "n1")), Try::Done(BindResult::Permanent(_))));
         assert!(matches!(ended(&pod("u1", "")), Try::Again(_)));
+    }
+
+    #[test]
+    fn labels_are_copied_from_1_35_on() {
+        assert!(copies_labels("1", "35") && copies_labels("1", "36+") && copies_labels("2", "0"));
+        assert!(!copies_labels("1", "34") && !copies_labels("1", "34+") && !copies_labels("", "new"));
     }
 
     #[test]

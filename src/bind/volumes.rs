@@ -17,8 +17,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
+use super::Sender;
 use crate::cluster::convert::storage::{BIND_COMPLETED, SELECTED_NODE};
-use crate::telemetry::Metrics;
 
 /// How long the claims of a gang may take to be bound unless `--volume-timeout-seconds` says otherwise: cloud disks take
 /// seconds, slow arrays minutes; kube-scheduler waits as long.
@@ -48,14 +48,15 @@ pub(super) fn needed(decision: &Decision) -> bool {
 }
 
 /// Prepares every claim of a decision. An error means that nothing of it may be bound.
-pub(super) async fn prepare(client: &Client, metrics: &Metrics, decision: &Decision, timeout: Duration) -> Result<(), Vec<Failed>> {
+pub(super) async fn prepare(sender: &Sender, decision: &Decision, timeout: Duration) -> Result<(), Vec<Failed>> {
+    let client = &sender.client;
     let mut seen = BTreeSet::new();
     let claims: Vec<Claim<'_>> = decision
         .placements
         .iter()
         .flat_map(|placement| placement.volumes.iter().map(move |choice| (placement, choice)))
         .filter(|(_, choice)| seen.insert(choice.claim_uid.clone()))
-        .map(|(placement, choice)| Claim::new(client, metrics, placement, choice))
+        .map(|(placement, choice)| Claim::new(sender, placement, choice))
         .collect();
     let work = async {
         let mut failed = Vec::new();
@@ -124,17 +125,17 @@ async fn late(claims: &[Claim<'_>], timeout: Duration) -> Vec<Failed> {
 struct Claim<'a> {
     claims: Api<PersistentVolumeClaim>,
     volumes: Api<PersistentVolume>,
-    metrics: &'a Metrics,
+    sender: &'a Sender,
     placement: &'a Placement,
     choice: &'a VolumeChoice,
 }
 
 impl<'a> Claim<'a> {
-    fn new(client: &Client, metrics: &'a Metrics, placement: &'a Placement, choice: &'a VolumeChoice) -> Self {
+    fn new(sender: &'a Sender, placement: &'a Placement, choice: &'a VolumeChoice) -> Self {
         Self {
-            claims: Api::namespaced(client.clone(), &placement.pod.namespace),
-            volumes: Api::all(client.clone()),
-            metrics,
+            claims: Api::namespaced(sender.client.clone(), &placement.pod.namespace),
+            volumes: Api::all(sender.client.clone()),
+            sender,
             placement,
             choice,
         }
@@ -221,6 +222,9 @@ impl<'a> Claim<'a> {
     where
         K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
+        if !self.sender.fence.lets_pass() {
+            return Err("this process does not lead any more".to_owned());
+        }
         self.count("patch");
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => Ok(true),
@@ -264,7 +268,7 @@ impl<'a> Claim<'a> {
     }
 
     fn count(&self, verb: &str) {
-        self.metrics.api_requests.with_label_values(&[verb]).inc();
+        self.sender.metrics.api_requests.with_label_values(&[verb]).inc();
     }
 }
 

@@ -11,14 +11,16 @@ use clap::Args;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::sync::{mpsc, watch};
-use tracing::{error, info};
+use tracing::{info, warn};
 
 use super::YES;
 use crate::bind::{self, Binder};
+use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
 use crate::http::{self, Health};
+use crate::leader::{self, Fence, Leadership};
 use crate::scheduler::{EVENT_QUEUE, Scheduler, Wiring};
 use crate::status::Writer;
 use crate::telemetry::{self, Metrics};
@@ -47,6 +49,12 @@ pub struct Arguments {
     /// Seconds that the claims of a gang may take to get their volumes before it is tried elsewhere.
     #[arg(long, env = "BERTH_VOLUME_TIMEOUT_SECONDS", default_value_t = bind::DEFAULT_VOLUME_TIMEOUT.as_secs())]
     volume_timeout_seconds: u64,
+    /// Lead by a Lease before writing anything; by default inside a cluster only. Without it, run one process at a time.
+    #[arg(long, env = "BERTH_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    leader_elect: Option<bool>,
+    /// Namespace of the Lease; by default that of the service account or of the kubeconfig's context.
+    #[arg(long, env = "BERTH_LEASE_NAMESPACE")]
+    lease_namespace: Option<String>,
     /// Log as JSON.
     #[arg(long, env = "BERTH_LOG_JSON")]
     log_json: bool,
@@ -83,6 +91,101 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
     let client = client(arguments).await?;
+    let mut leadership = candidate(arguments, &client);
+    let fence = leadership.as_ref().map_or_else(Fence::open, |(_, fence)| fence.clone());
+    if let Some((leadership, _)) = &mut leadership {
+        health.set_standby(true);
+        tokio::select! {
+            () = leadership.acquire() => {}
+            signal = signalled() => {
+                info!(signal = signal?, "stopped while standing by");
+                return Ok(());
+            }
+        }
+        health.set_standby(false);
+    }
+    // Watches start now and not before: what they list is newer than everything that an earlier leader wrote.
+    let parts = start(arguments, client, fence, metrics, Arc::clone(&health)).await?;
+    let kept = async {
+        match &mut leadership {
+            Some((leadership, _)) => leadership.keep().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut kept = Box::pin(kept);
+    let asked = tokio::select! {
+        signal = signalled() => {
+            info!(signal = signal?, "stopping");
+            Ok(())
+        }
+        () = parts.engine_ended => Err(anyhow::anyhow!("the watches ended by themselves")),
+        () = &mut kept => Err(anyhow::anyhow!("leadership is lost; another process decides now")),
+    };
+    health.set_stopping();
+    // Nobody listens when the engine and the writer have ended already.
+    let _unheard = parts.stop.send(true).is_err();
+    let ended = async {
+        let joined = tokio::task::spawn_blocking(move || parts.engine.join()).await;
+        parts.binder.await.context("waiting for Bindings under way")?;
+        parts.status.await.context("waiting for the status writer")?;
+        anyhow::ensure!(matches!(joined, Ok(Ok(()))), "the engine thread panicked");
+        anyhow::Ok(())
+    };
+    // What is under way may end under our Lease, which is renewed meanwhile.
+    let mut ended = std::pin::pin!(ended);
+    tokio::select! {
+        result = &mut ended => result?,
+        () = &mut kept, if asked.is_ok() => ended.await?,
+    }
+    drop(kept);
+    parts.ingest.abort();
+    if let (Some((leadership, _)), true) = (leadership, asked.is_ok()) {
+        leadership.release().await;
+    }
+    asked?;
+    info!("stopped");
+    Ok(())
+}
+
+/// The candidate for the Lease, where one is asked for.
+fn candidate(arguments: &Arguments, client: &Client) -> Option<(Leadership, Fence)> {
+    let in_cluster = || arguments.kubeconfig.is_none() && arguments.context.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    if !arguments.leader_elect.unwrap_or_else(in_cluster) {
+        return None;
+    }
+    let namespace = arguments.lease_namespace.as_deref().unwrap_or(client.default_namespace());
+    let (fence, name) = (Fence::shut(), leader::lease_name(&arguments.scheduler_name));
+    Some((Leadership::new(client.clone(), namespace, &name, &leader::identity(), fence.clone()), fence))
+}
+
+/// The running parts.
+struct Parts {
+    stop: watch::Sender<bool>,
+    engine: std::thread::JoinHandle<()>,
+    engine_ended: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+    binder: tokio::task::JoinHandle<()>,
+    status: tokio::task::JoinHandle<()>,
+    ingest: tokio::task::JoinHandle<()>,
+}
+
+/// Whether labels must be patched before a Binding, because the server does not copy them.
+async fn labels_first(client: &Client) -> bool {
+    match client.apiserver_version().await {
+        Ok(version) => !bind::copies_labels(&version.major, &version.minor),
+        Err(error) => {
+            warn!(%error, "the version of the API server is not known; labels are written before Bindings");
+            true
+        }
+    }
+}
+
+async fn start(
+    arguments: &Arguments,
+    client: Client,
+    fence: Fence,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+) -> anyhow::Result<Parts> {
     let directory = SharedDirectory::default();
     let writer = Writer::new(Arc::clone(&metrics), directory.clone());
     let (stop_sender, stop) = watch::channel(false);
@@ -90,52 +193,49 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let (result_sender, results) = mpsc::unbounded_channel();
     let (command_sender, commands) = mpsc::unbounded_channel();
 
-    let binder = Binder::new(client.clone(), result_sender, Arc::clone(&metrics), arguments.bind_concurrency)
+    let mut store = Store::new(&arguments.scheduler_name, directory.clone());
+    if fence.is_always_open() {
+        // No Lease says when an earlier process ended: it may have been killed a moment ago.
+        let since = now_millis();
+        let patience = i64::try_from(bind::REQUEST_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
+        store = store.after_another(since, since.saturating_add(patience));
+    }
+    let labels_first = labels_first(&client).await;
+    let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
+    let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)
         .volume_timeout(std::time::Duration::from_secs(arguments.volume_timeout_seconds));
     let binder = tokio::spawn(binder.run(commands));
-    let status = tokio::spawn(writer.clone().run(client.clone(), stop.clone()));
+    let status = tokio::spawn(writer.clone().run(client.clone(), fence, stop.clone()));
     let ingest = Ingest {
         client,
-        store: Store::new(&arguments.scheduler_name, directory.clone()),
+        store,
         engine,
         writer: writer.clone(),
         metrics: Arc::clone(&metrics),
     };
     let ingest = tokio::spawn(ingest.run());
-    let policy = Policy { default_topology: arguments.default_topology.clone(), ..Policy::standard() };
-    let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health: Arc::clone(&health) };
+    let policy = Policy {
+        default_topology: arguments.default_topology.clone(),
+        verdict_age_millis: Policy::VERDICT_AGE_MILLIS,
+        verdicts_per_pass: Policy::VERDICTS_PER_PASS,
+        ..Policy::standard()
+    };
+    let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health };
     let handle = tokio::runtime::Handle::current();
     let scheduler = Scheduler::new(policy, wiring);
-    let (ended_sender, mut ended) = tokio::sync::oneshot::channel::<()>();
-    let engine_thread = std::thread::Builder::new()
+    let (ended_sender, ended) = tokio::sync::oneshot::channel::<()>();
+    let engine = std::thread::Builder::new()
         .name("engine".to_owned())
         .spawn(move || {
             scheduler.run(&handle, stop);
             drop(ended_sender);
         })
         .context("starting the engine thread")?;
-
-    let asked = tokio::select! {
-        signal = signalled() => {
-            info!(signal = signal?, "stopping");
-            true
-        }
-        _ = &mut ended => {
-            error!("the engine ended by itself");
-            false
-        }
-    };
-    health.set_stopping();
-    // Nobody listens when the engine and the writer have ended already.
-    let _unheard = stop_sender.send(true).is_err();
-    let joined = tokio::task::spawn_blocking(move || engine_thread.join()).await;
-    binder.await.context("waiting for Bindings under way")?;
-    status.await.context("waiting for the status writer")?;
-    ingest.abort();
-    anyhow::ensure!(matches!(joined, Ok(Ok(()))), "the engine thread panicked");
-    anyhow::ensure!(asked, "the watches ended by themselves");
-    info!("stopped");
-    Ok(())
+    let engine_ended = Box::pin(async move {
+        // The sender is dropped, never used.
+        let _dropped = ended.await.is_err();
+    });
+    Ok(Parts { stop: stop_sender, engine, engine_ended, binder, status, ingest })
 }
 
 async fn signalled() -> anyhow::Result<&'static str> {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
-use super::render::{json, table};
+use super::render::{html, json, table};
 use super::{NO, YES, complain};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
@@ -17,7 +17,7 @@ use crate::simulate::{Options, scenario};
 /// Arguments of `berth simulate`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Manifests, dumps or scenarios: files, folders, or - for standard input.
+    /// Manifests, dumps or scenarios: files, folders, or - for standard input. A node without conditions counts as Ready.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// How to print the result.
@@ -44,8 +44,14 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
+    /// For people.
     Table,
+    /// For scripts.
     Json,
+    /// The same document as YAML.
+    Yaml,
+    /// One self-contained page for a browser.
+    Html,
 }
 
 /// Runs the command.
@@ -58,35 +64,57 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let (scenarios, objects): (Vec<Item>, Vec<Item>) =
         items.into_iter().partition(|item| scenario::is_scenario(&item.value));
     let mut code = YES;
+    let mut runs: Vec<(String, Cluster)> = Vec::new();
+    let alone = !scenarios.is_empty() && objects.is_empty();
     for item in &scenarios {
         let run = scenario::run(item, &options)?;
-        print(arguments, &SimulationResult::of(&run.cluster), out)?;
         if let Some(unmet) = run.unmet {
             complain(&format!("{}: {unmet}", item.place.file));
             code = code.max(if arguments.strict { NO } else { YES });
         }
+        runs.push((item.place.file.clone(), run.cluster));
     }
-    if !scenarios.is_empty() && objects.is_empty() {
-        return Ok(code);
+    if !alone {
+        let mut cluster = Cluster::new(options);
+        cluster.apply(objects);
+        cluster.settle();
+        runs.push((String::new(), cluster));
     }
-    let mut cluster = Cluster::new(options);
-    cluster.apply(objects);
-    cluster.settle();
-    let result = SimulationResult::of(&cluster);
-    print(arguments, &result, out)?;
-    let clean = result.all_placed() && result.skipped.is_empty();
+    let results: Vec<SimulationResult> = runs.iter().map(|(_, cluster)| SimulationResult::of(cluster)).collect();
+    let clean = alone || results.last().is_none_or(|result| result.all_placed() && result.skipped.is_empty());
+    print(arguments, &runs, results, out)?;
     Ok(if arguments.strict && !clean { NO } else { code })
 }
 
-fn print(arguments: &Arguments, result: &SimulationResult, out: &mut dyn Write) -> io::Result<()> {
-    match arguments.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats)).map_err(io::Error::from)?;
-            writeln!(out)
-        }
-        Output::Table => {
-            let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            out.write_all(table::result(result, io::stdout().is_terminal() && !plain).as_bytes())
+fn print(
+    arguments: &Arguments,
+    runs: &[(String, Cluster)],
+    results: Vec<SimulationResult>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if arguments.output == Output::Html {
+        let sections: Vec<html::Section<'_>> = runs
+            .iter()
+            .zip(results)
+            .map(|((heading, cluster), result)| html::Section { heading: heading.clone(), result, cluster })
+            .collect();
+        out.write_all(html::page(&sections).as_bytes())?;
+        return Ok(());
+    }
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = io::stdout().is_terminal() && !plain;
+    for result in &results {
+        match arguments.output {
+            Output::Json => {
+                serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats))?;
+                writeln!(out)?;
+            }
+            Output::Yaml => {
+                let text = serde_saphyr::to_string(&json::result(result, arguments.stats))?;
+                write!(out, "{}{}", if results.len() > 1 { "---\n" } else { "" }, text)?;
+            }
+            Output::Table | Output::Html => out.write_all(table::result(result, colour).as_bytes())?,
         }
     }
+    Ok(())
 }

@@ -466,6 +466,18 @@ impl Priorities {
         self.classes.insert(name.clone(), class.value);
     }
 
+    /// Takes a class out; one that every installation has gets its usual value back.
+    pub fn remove(&mut self, name: &str) {
+        let shipped = grouping::INSTALLED_PRIORITY_CLASSES.iter().find(|(shipped, _)| *shipped == name);
+        match shipped {
+            Some((_, value)) => self.classes.insert(name.to_owned(), *value),
+            None => self.classes.remove(name),
+        };
+        if self.global_default.as_deref() == Some(name) {
+            self.global_default = None;
+        }
+    }
+
     /// What grouping must know of them.
     #[must_use]
     pub fn context(&self) -> GroupingContext<'_> {

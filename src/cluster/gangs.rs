@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::convert::{self, Membership};
 use super::directory::Member;
 use super::raw;
-use super::store::{Bad, Store, typed};
+use super::store::{Bad, PodEntry, Store, typed};
 use super::Effect;
 use crate::grouping::{Group, Grouping, group_pod};
 
@@ -111,7 +111,7 @@ impl Store {
         let Some(entry) = self.pods.get(uid) else { return };
         let Some(gang) = entry.gang.as_ref().and_then(|key| self.gangs.get(key)) else { return };
         if !gang.engine_uid.is_empty() {
-            self.directory.lock().gang_mut(&gang.engine_uid).members.insert(uid.to_owned(), member(&entry.pod));
+            self.directory.lock().gang_mut(&gang.engine_uid).members.insert(uid.to_owned(), member(entry));
         }
     }
 
@@ -237,7 +237,7 @@ impl Store {
         entry.mark_unschedulable = gang.object.as_ref().is_none_or(|(object, _)| object.spec.mark_unschedulable != Some(false));
         entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
         if entry.members.len() != gang.members.len() {
-            let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(&self.pods.get(uid)?.pod))));
+            let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(self.pods.get(uid)?))));
             entry.members = pods.collect();
         }
     }
@@ -269,7 +269,8 @@ impl Store {
     }
 }
 
-fn member(pod: &Pod) -> Member {
+fn member(entry: &PodEntry) -> Member {
+    let pod = &entry.pod;
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let annotations = pod.metadata.annotations.as_ref();
     Member {
@@ -280,6 +281,9 @@ fn member(pod: &Pod) -> Member {
         decision: annotations.and_then(|all| all.get(keys::DECISION)).cloned(),
         created: convert::created_millis(&pod.metadata),
         condition: raw::unscheduled_condition(pod),
+        gated: pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())),
+        version: pod.metadata.resource_version.clone().unwrap_or_default(),
+        shape: entry.shape.clone(),
     }
 }
 

@@ -8,7 +8,7 @@ use kube::api::{Api, DynamicObject, GroupVersionKind};
 use kube::{Client, discovery};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::store::{Store, base_kinds};
 use super::watch::Watches;
@@ -73,6 +73,10 @@ impl Ingest {
                                 warn!(kind = %gvk.kind, "too many kinds of owners are watched; pods of this one are grouped by what can be read");
                                 more.extend(self.store.apply(Change::Absent(gvk), now_millis()));
                             }
+                        }
+                        Effect::ListAgain(gvk, millis) => {
+                            info!(kind = %gvk.kind, millis, "pods waited before this process: waiting out what an earlier one sent");
+                            watches.list_again(gvk, Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
                         }
                         Effect::Fetch(id) => self.fetch(id, sender.clone(), Arc::clone(&reads)),
                         Effect::CreatePodGroup(key, object) => self.writer.create_pod_group(key, *object),

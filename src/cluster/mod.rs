@@ -8,13 +8,14 @@ pub mod convert;
 pub mod directory;
 pub mod ingest;
 mod gangs;
+mod held;
 pub mod raw;
 pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod watch;
 
-use berth_engine::facts::{Event, ObjectKey};
+use berth_engine::facts::{Event, Millis, ObjectKey};
 use serde_json::Value;
 
 use crate::grouping::ObjectId;
@@ -87,6 +88,8 @@ pub enum Effect {
     Engine(Event),
     /// Watch a kind of owners.
     Watch(Gvk),
+    /// List a kind again, consistently, after this many milliseconds.
+    ListAgain(Gvk, Millis),
     /// Read one owner, because its kind can't be watched.
     Fetch(ObjectId),
     /// Create a PodGroup.

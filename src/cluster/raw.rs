@@ -56,7 +56,6 @@ pub fn trim_owner(object: &Value) -> Value {
 #[must_use]
 pub fn trim_pod(mut pod: Pod) -> Pod {
     pod.metadata.managed_fields = None;
-    pod.metadata.resource_version = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
@@ -96,6 +95,7 @@ fn held(statuses: Option<Vec<ContainerStatus>>) -> Option<Vec<ContainerStatus>> 
 /// A pod that runs: its shape does not matter any more.
 #[must_use]
 pub fn trim_bound(mut pod: Pod) -> Pod {
+    pod.metadata.resource_version = None;
     if let Some(spec) = pod.spec.take() {
         pod.spec = Some(PodSpec {
             node_name: spec.node_name,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use berth_api::queue::Queue;
 use berth_api::topology::Topology;
-use berth_engine::facts::{Event, Millis, ObjectKey};
+use berth_engine::facts::{Event, Millis, ObjectKey, PodFacts, ShapeFacts};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
@@ -19,6 +19,7 @@ use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
+use super::held;
 use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
 use crate::grouping::{ObjectId, OwnerLookup, Owners};
@@ -80,6 +81,8 @@ pub(super) struct PodEntry {
     pub(super) gang: Option<ObjectKey>,
     /// Owners it depends on, to be told of their changes.
     owners: Vec<String>,
+    /// Where it fits, while it waits.
+    pub(super) shape: Option<Arc<ShapeFacts>>,
     /// Waits for an owner since.
     waiting: Option<(ObjectId, Millis)>,
 }
@@ -112,8 +115,14 @@ pub struct Store {
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
     storage: StorageKinds,
+    /// Names of the priority classes by UID.
+    class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
+    /// Names of everything that any node has.
+    resources: BTreeSet<String>,
     synced: bool,
+    /// Start of the process, and until when a Binding of an earlier one could still take effect.
+    unsettled: Option<(Millis, Millis)>,
     pub(super) directory: SharedDirectory,
     pub(super) effects: Vec<Effect>,
     pub(super) now: Millis,
@@ -154,12 +163,22 @@ impl Store {
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
             storage: StorageKinds::default(),
+            class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
+            resources: BTreeSet::new(),
             synced: false,
+            unsettled: None,
             directory,
             effects: Vec::new(),
             now: 0,
         }
+    }
+
+    /// The same, for a process that started at `since` and can't know whether an earlier one has just died: until `until`
+    /// pods that waited already may still be bound by it.
+    #[must_use]
+    pub fn after_another(self, since: Millis, until: Millis) -> Self {
+        Self { unsettled: Some((since, until)), ..self }
     }
 
     /// Takes one change in and says what follows from it.
@@ -229,6 +248,15 @@ impl Store {
             _ => entry.state != KindState::Syncing,
         };
         if !self.synced && self.kinds.iter().all(listed) {
+            if let Some((since, until)) = self.unsettled.take()
+                && self.now < until
+                && self.pods.values().any(|entry| entry.waited_at(since))
+            {
+                let pods = Gvk::new("", "v1", "Pod");
+                self.kind(&pods).state = KindState::Syncing;
+                self.effects.push(Effect::ListAgain(pods, until - self.now));
+                return;
+            }
             self.synced = true;
             self.effects.push(Effect::Engine(Event::Synced));
         }
@@ -244,7 +272,7 @@ impl Store {
 
     fn try_apply(&mut self, gvk: &Gvk, uid: String, object: &Value) -> Result<(), Bad> {
         match (gvk.group.as_str(), gvk.kind.as_str()) {
-            ("", "Node") => self.tell(Event::NodeUpsert(convert::node_facts(&typed::<Node>(object)?)?)),
+            ("", "Node") => self.node_applied(&uid, object)?,
             ("", "Pod") => self.pod_applied(uid, object)?,
             ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueUpsert(convert::queue_facts(&typed::<Queue>(object)?)?)),
@@ -254,6 +282,7 @@ impl Store {
             ("scheduling.k8s.io", "PriorityClass") => {
                 let before = self.priorities.clone();
                 self.priorities.insert(&typed::<PriorityClass>(object)?);
+                self.class_names.insert(uid, raw::key(object).name);
                 if before != self.priorities {
                     self.regroup_all();
                 }
@@ -275,13 +304,17 @@ impl Store {
     fn deleted(&mut self, gvk: &Gvk, uid: &str) {
         self.kind(gvk).uids.remove(uid);
         match (gvk.group.as_str(), gvk.kind.as_str()) {
-            ("", "Node") => self.tell(Event::NodeDelete(uid.to_owned())),
+            ("", "Node") => self.node_gone(uid),
             ("", "Pod") => self.pod_deleted(uid),
             ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueDelete(uid.to_owned())),
             ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
-            // The value of a deleted class stays with the gangs that use it, as it does on pods.
-            ("scheduling.k8s.io", "PriorityClass") => {}
+            ("scheduling.k8s.io", "PriorityClass") => {
+                if let Some(name) = self.class_names.remove(uid) {
+                    self.priorities.remove(&name);
+                    self.regroup_all();
+                }
+            }
             ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => {
                 self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
             }
@@ -302,18 +335,51 @@ impl Store {
         }
     }
 
+    // ---- nodes ----
+
+    fn node_applied(&mut self, uid: &str, object: &Value) -> Result<(), Bad> {
+        let facts = match typed::<Node>(object).and_then(|node| Ok(convert::node_facts(&node)?)) {
+            Ok(facts) => facts,
+            Err(bad) => {
+                // What can't be read may have changed in any way: nothing is placed there until it can.
+                self.node_gone(uid);
+                return Err(bad);
+            }
+        };
+        self.resources.extend(facts.allocatable.keys().cloned());
+        self.directory.lock().put_node(facts.clone());
+        self.tell(Event::NodeUpsert(facts));
+        Ok(())
+    }
+
+    fn node_gone(&mut self, uid: &str) {
+        if self.directory.lock().remove_node(uid) {
+            self.tell(Event::NodeDelete(uid.to_owned()));
+        }
+    }
+
     // ---- pods ----
 
     fn pod_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
         let ours = text(object, "/spec/schedulerName") == self.scheduler_name;
         if !ours {
             if !text(object, "/spec/nodeName").is_empty() {
-                let facts = convert::pod_facts(&typed::<Pod>(object)?, &Membership::default(), &self.scheduler_name)?;
+                let read = typed::<Pod>(object)
+                    .and_then(|pod| Ok(convert::pod_facts(&pod, &Membership::default(), &self.scheduler_name)?));
+                let facts = read.unwrap_or_else(|bad| self.held(&uid, object, Membership::default(), bad));
                 self.tell(Event::PodUpsert(facts));
             }
             return Ok(());
         }
-        let pod = raw::trim_pod(typed::<Pod>(object)?);
+        let pod = match typed::<Pod>(object) {
+            Ok(pod) => raw::trim_pod(pod),
+            Err(bad) if !text(object, "/spec/nodeName").is_empty() => {
+                let facts = self.held(&uid, object, Membership::default(), bad);
+                self.tell(Event::PodUpsert(facts));
+                return Ok(());
+            }
+            Err(bad) => return Err(bad),
+        };
         let regroup = self.pods.get(&uid).is_none_or(|entry| entry.waiting.is_some() || grouping_changed(&entry.pod, &pod));
         let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
         *entry.pod = pod;
@@ -354,17 +420,33 @@ impl Store {
             return;
         }
         let converted = convert::pod_facts(&entry.pod, &entry.membership, &self.scheduler_name);
+        let unreadable = converted.is_err().then(|| (serde_json::to_value(&entry.pod), entry.membership.clone()));
         if runs && entry.waiting.is_none() {
             entry.settled = true;
             *entry.pod = raw::trim_bound(std::mem::take(&mut *entry.pod));
         }
         match converted {
             Ok(facts) => {
+                entry.shape = (!runs).then(|| Arc::new(facts.shape.clone()));
                 self.note_member(uid);
                 self.tell(Event::PodUpsert(facts));
             }
-            Err(error) => self.skip("Pod", uid, error.into()),
+            Err(error) => match unreadable {
+                Some((Ok(object), membership)) if runs => {
+                    let facts = self.held(uid, &object, membership, error.into());
+                    self.note_member(uid);
+                    self.tell(Event::PodUpsert(facts));
+                }
+                _ => self.skip("Pod", uid, error.into()),
+            },
         }
+    }
+
+    /// Facts of a pod that has a node and can't be read: it holds room all the same, and that is said once.
+    fn held(&mut self, uid: &str, object: &Value, membership: Membership, bad: Bad) -> PodFacts {
+        let (facts, what) = held::pod_facts(object, &membership, &self.scheduler_name, &self.resources);
+        self.skip("Pod", uid, Bad { object: bad.object, message: format!("{}; {what}", bad.message) });
+        facts
     }
 
     fn pod_deleted(&mut self, uid: &str) {
@@ -497,8 +579,15 @@ impl PodEntry {
             membership: Membership::default(),
             gang: None,
             owners: Vec::new(),
+            shape: None,
             waiting: None,
         }
+    }
+
+    /// It has no node, and was there at this moment already (clocks of two machines differ a little).
+    fn waited_at(&self, moment: Millis) -> bool {
+        const CLOCK_SLACK_MILLIS: Millis = 2_000;
+        raw::node_of(&self.pod).is_none() && convert::created_millis(&self.pod.metadata) <= moment + CLOCK_SLACK_MILLIS
     }
 
     fn waits_for(&self, gvk: &Gvk) -> bool {

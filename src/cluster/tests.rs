@@ -206,3 +206,128 @@ fn a_deleted_pod_group_of_a_workload_is_made_again() {
     assert_eq!(creations(&effects).len(), 1);
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Engine(Event::GangDelete(_)))));
 }
+
+#[test]
+fn a_bound_pod_that_can_not_be_read_holds_room_all_the_same() {
+    let mut store = store();
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "u1"},
+        "status": {"allocatable": {"cpu": "8", "example.com/fpga": "2"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    apply(&mut store, Gvk::new("", "v1", "Node"), node);
+    let mut said = |pod: &Value| {
+        let effects = apply(&mut store, pod_kind(), pod.clone());
+        let held = pods(&effects).first().map(|facts| (facts.node.clone(), facts.shape.requests.clone(), facts.phase));
+        let named = effects.iter().filter(|effect| matches!(effect, Effect::Skipped { .. })).count();
+        (held.unwrap(), named)
+    };
+    for scheduler in ["kai-scheduler", "default-scheduler"] {
+        // A rule of a later API: what is requested is exact all the same.
+        let mut pod = pod(&format!("rule-{scheduler}"), Some("n1"));
+        pod["spec"]["schedulerName"] = json!(scheduler);
+        pod["spec"]["tolerations"] = json!([{"key": "k", "operator": "NewInSomeVersion"}]);
+        let ((node, requests, _), named) = said(&pod);
+        assert_eq!((node.as_deref(), requests.get("nvidia.com/gpu"), named), (Some("n1"), Some(&1), 1));
+        assert_eq!(said(&pod).1, 0, "named once");
+        // An amount that nobody can read, and a pod that is none: the node counts as full.
+        for broken in [json!({"requests": {"nvidia.com/gpu": "1e999"}}), json!("none")] {
+            let mut pod = pod.clone();
+            pod["metadata"]["uid"] = json!(format!("{scheduler}-{broken}"));
+            pod["spec"]["containers"][0]["resources"] = broken;
+            let ((node, requests, _), named) = said(&pod);
+            assert_eq!((node.as_deref(), named), (Some("n1"), 1));
+            assert!(["cpu", "memory", "example.com/fpga"].iter().all(|name| requests[*name] > 1 << 40), "{requests:?}");
+            pod["status"]["phase"] = json!("Failed");
+            assert_eq!(said(&pod).0.2, berth_engine::facts::PodPhase::Failed, "its end gives the room back");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_can_not_be_read_any_more_takes_no_pods() {
+    let mut store = store();
+    let kind = Gvk::new("", "v1", "Node");
+    let mut node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "u1"},
+        "status": {"allocatable": {"cpu": "8"}},
+    });
+    apply(&mut store, kind.clone(), node.clone());
+    node["status"]["allocatable"]["cpu"] = json!("many");
+    let effects = apply(&mut store, kind, node);
+    assert!(effects.contains(&Effect::Engine(Event::NodeDelete("u1".to_owned()))), "{effects:?}");
+}
+
+#[test]
+fn the_value_of_a_priority_class_ends_with_it() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = Gvk::new("scheduling.k8s.io", "v1", "PriorityClass");
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent", "uid": "c"}, "value": 9000,
+    });
+    apply(&mut store, kind.clone(), class.clone());
+    let group = json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": {"minMember": 1, "priorityClassName": "urgent"},
+    });
+    let effects = apply(&mut store, Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup"), group);
+    assert_eq!(gangs(&effects)[0].priority, 9000);
+    let effects = store.apply(Change::Deleted(kind, Box::new(class)), 2_000);
+    assert!(gangs(&effects)[0].priority < 9000);
+}
+
+#[test]
+fn what_an_earlier_process_sent_is_waited_out_where_pods_waited_already() {
+    let again = |pod: Option<Value>, ended_at: i64| {
+        let mut store = store().after_another(1_000, 6_000);
+        let other = Gvk::new("", "v1", "Pod");
+        if let Some(pod) = pod {
+            store.apply(Change::ListStarted(other.clone()), 1_000);
+            store.apply(Change::Listed(other.clone(), Box::new(pod)), 1_000);
+            store.apply(Change::ListEnded(job_kind()), 1_000);
+        }
+        let effects: Vec<Effect> =
+            base_kinds().into_iter().flat_map(|gvk| store.apply(Change::ListEnded(gvk), ended_at)).collect();
+        let waits = effects.iter().any(|effect| matches!(effect, Effect::ListAgain(..)));
+        let synced = |effects: &[Effect]| effects.contains(&Effect::Engine(Event::Synced));
+        assert_ne!(waits, synced(&effects), "either it decides or it lists again");
+        if waits {
+            assert!(effects.contains(&Effect::ListAgain(other.clone(), 6_000 - ended_at)));
+            assert!(synced(&store.apply(Change::ListEnded(other), 6_000)), "once");
+        }
+        waits
+    };
+    let young = || {
+        let mut young = pod("a", None);
+        young["metadata"]["creationTimestamp"] = json!("2030-01-01T00:00:00Z");
+        young
+    };
+    assert!(again(Some(pod("a", None)), 2_000));
+    assert!(!again(None, 2_000), "nothing waited: nothing can be on its way");
+    assert!(!again(Some(young()), 2_000), "it came after the start");
+    assert!(!again(Some(pod("a", None)), 6_000), "the time is over already");
+}
+
+#[test]
+fn an_owner_whose_kind_may_not_be_watched_is_read_once() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    let fetches = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Fetch(_))).count();
+    assert_eq!(fetches(&store.apply(Change::Forbidden(job_kind()), 1_000)), 1);
+    assert_eq!(fetches(&apply(&mut store, pod_kind(), pod("b", None))), 0, "the second pod waits for the same read");
+    let effects = apply(&mut store, job_kind(), job("2"));
+    assert_eq!((gangs(&effects)[0].min_member, pods(&effects).len()), (Some(2), 2));
+    let effects = apply(&mut store, pod_kind(), pod("c", None));
+    assert_eq!((fetches(&effects), pods(&effects).len()), (0, 1), "the answer is kept");
+}
+
+#[test]
+fn an_owner_that_may_not_be_read_either_ends_the_walk() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    store.apply(Change::Forbidden(job_kind()), 1_000);
+    let effects = store.apply(Change::Unreadable("job-1".to_owned()), 1_000);
+    assert!(pods(&effects)[0].gang.is_some(), "{effects:?}");
+}

@@ -4,7 +4,7 @@
 //! A kind that the server lacks (a CRD not installed) is reported absent and looked for again; one that may not be
 //! watched is reported forbidden. What the objects mean is not known here.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use kube::runtime::watcher;
 use kube::{Client, discovery};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::{info, warn};
 
 use super::{Change, Gvk};
@@ -35,7 +35,7 @@ pub struct Watches {
     client: Client,
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
-    started: BTreeSet<(String, String)>,
+    started: BTreeMap<(String, String), AbortHandle>,
     tasks: JoinSet<()>,
 }
 
@@ -43,21 +43,37 @@ impl Watches {
     /// No watch yet; what they see goes to `changes`.
     #[must_use]
     pub fn new(client: Client, changes: mpsc::Sender<Change>, metrics: Arc<Metrics>) -> Self {
-        Self { client, changes, metrics, started: BTreeSet::new(), tasks: JoinSet::new() }
+        Self { client, changes, metrics, started: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
     /// Starts the watch of a kind, once. False when there are too many already.
     pub fn start(&mut self, gvk: Gvk) -> bool {
-        if self.started.contains(&(gvk.group.clone(), gvk.kind.clone())) {
+        if self.started.contains_key(&gvk.group_kind()) {
             return true;
         }
         if self.started.len() >= MAX_WATCHED_KINDS {
             return false;
         }
-        self.started.insert((gvk.group.clone(), gvk.kind.clone()));
-        let watch = Watch { client: self.client.clone(), changes: self.changes.clone(), metrics: Arc::clone(&self.metrics), gvk };
-        self.tasks.spawn(watch.run());
+        self.spawn(gvk, Duration::ZERO);
         true
+    }
+
+    /// Ends the watch of a kind and starts it anew after a while: its list is a consistent read of that moment.
+    pub fn list_again(&mut self, gvk: Gvk, after: Duration) {
+        if let Some(running) = self.started.remove(&gvk.group_kind()) {
+            running.abort();
+        }
+        self.spawn(gvk, after);
+    }
+
+    fn spawn(&mut self, gvk: Gvk, after: Duration) {
+        let kind = gvk.group_kind();
+        let watch = Watch { client: self.client.clone(), changes: self.changes.clone(), metrics: Arc::clone(&self.metrics), gvk };
+        let running = self.tasks.spawn(async move {
+            tokio::time::sleep(after).await;
+            watch.run().await;
+        });
+        self.started.insert(kind, running);
     }
 }
 

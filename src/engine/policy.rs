@@ -1,5 +1,7 @@
 //! Choices of the operator that decisions depend on. Passed explicitly, never global.
 
+use crate::facts::Millis;
+
 /// How pods fill nodes (placement.md section 3, line 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeStrategy {
@@ -22,13 +24,23 @@ pub struct Policy {
     pub compat_kai: bool,
     /// Steps one gang's general search may take.
     pub search_steps: u64,
+    /// Age from which the figures of a verdict that is out of date are made anew; 0: at once.
+    pub verdict_age_millis: Millis,
+    /// Verdicts made anew in one pass for their age alone.
+    pub verdicts_per_pass: usize,
 }
 
 impl Policy {
     /// The documented default (placement.md section 3: 20 000 steps).
     pub const DEFAULT_SEARCH_STEPS: u64 = 20_000;
 
-    /// The policy of an unconfigured scheduler.
+    /// Pending gangs are told new figures this often, at the most: every figure that changes
+    /// is a write to the API.
+    pub const VERDICT_AGE_MILLIS: Millis = 30_000;
+    /// A few hundred microseconds each: so many keep a pass within a fraction of a second.
+    pub const VERDICTS_PER_PASS: usize = 256;
+
+    /// The policy of an unconfigured scheduler, every verdict up to date after each pass.
     #[must_use]
     pub fn standard() -> Self {
         Self {
@@ -37,6 +49,8 @@ impl Policy {
             cpu_strategy: NodeStrategy::Pack,
             compat_kai: false,
             search_steps: Self::DEFAULT_SEARCH_STEPS,
+            verdict_age_millis: 0,
+            verdicts_per_pass: usize::MAX,
         }
     }
 }

@@ -41,6 +41,12 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// Terms of the shape's own rules.
+    pub(crate) fn own(&self) -> impl Iterator<Item = TermIdx> {
+        let preferred = self.preferred.iter().map(|(_, term)| term);
+        self.affinity.iter().chain(&self.anti).chain(preferred).chain(&self.spread).copied()
+    }
+
     /// What a placed pod adds on its node.
     pub(crate) fn marks(&self) -> impl Iterator<Item = (Mark, i64)> {
         let members = self.member_of.iter().map(|term| (Mark::Member(*term), 1));

@@ -16,6 +16,7 @@ use crate::place::task::{Bound, Item};
 use crate::place::{Plan, Solver};
 use crate::policy::Policy;
 use crate::world::model::{Gang, OrderKey};
+use crate::world::wake::Changes;
 use crate::world::{QueueError, World};
 
 /// Decides for every pending gang; see the module text.
@@ -24,22 +25,15 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     if !world.synced || !world.leading {
         return outcome;
     }
-    let due = world.waiting.iter().any(|gang| {
-        let gang = world.gangs[gang.at()].as_ref();
-        gang.is_some_and(|gang| gang.backoff.as_ref().is_some_and(|(until, _)| *until <= now))
-    });
-    if world.dirty || due {
+    world.end_waits(now);
+    if world.dirty {
         world.dirty = false;
         world.refresh_trees();
-        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run();
+        let woken = world.take_woken();
+        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
     }
-    outcome.next_wakeup = world
-        .waiting
-        .iter()
-        .filter_map(|gang| world.gangs[gang.at()].as_ref()?.backoff.as_ref())
-        .map(|(until, _)| *until)
-        .chain(world.dirty.then_some(now))
-        .min();
+    Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.renew();
+    outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
 }
 
@@ -59,9 +53,9 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn run(&mut self) {
+    fn run(&mut self, woken: BTreeSet<GangIdx>) {
         let mut work: BTreeSet<OrderKey> =
-            self.world.waiting.iter().filter_map(|gang| self.key(*gang, false)).collect();
+            woken.into_iter().filter_map(|gang| self.key(gang, false)).collect();
         let mut tried: Vec<(OrderKey, usize)> = Vec::new();
         while let Some(key) = work.pop_first() {
             self.as_of = usize::MAX;
@@ -87,8 +81,28 @@ impl Pass<'_> {
                 }
             }
             if self.outcome.decisions.len() == n_decisions {
-                return;
+                break;
             }
+        }
+        for (key, _) in tried {
+            self.world.park(key.gang, self.now);
+        }
+        // Room only shrank since the verdicts: gains count from here on.
+        self.world.changes = Changes::default();
+    }
+
+    /// Makes verdicts anew that are out of date for long enough: their figures, not their
+    /// answer, for what could change the answer would have woken the gang.
+    fn renew(&mut self) {
+        let due = self.world.stale(self.policy, self.now);
+        for gang in due {
+            let Some(key) = self.key(gang, false) else { continue };
+            let n_decisions = self.outcome.decisions.len();
+            if self.attempt(&key) {
+                self.place_surplus(gang);
+            }
+            debug_assert_eq!(n_decisions, self.outcome.decisions.len(), "a gang slept though it fits");
+            self.world.park(gang, self.now);
         }
     }
 
@@ -365,6 +379,7 @@ impl Pass<'_> {
         }
         let id = self.world.next_decision;
         self.world.next_decision += 1;
+        self.world.version += 1;
         let Some(gang) = self.world.gangs[idx.at()].as_mut() else { return };
         gang.backoff = None;
         gang.quality.clone_from(&quality);

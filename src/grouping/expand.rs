@@ -270,7 +270,12 @@ impl Workload<'_> {
     /// Whether a field is true.
     #[must_use]
     pub fn is_true(&self, pointer: &str) -> bool {
-        self.object.pointer(pointer).and_then(Value::as_bool) == Some(true)
+        match self.object.pointer(pointer) {
+            Some(Value::Bool(truth)) => *truth,
+            // Words that kubectl reads as true; the YAML of files keeps them as text.
+            Some(Value::String(word)) => matches!(word.to_lowercase().as_str(), "y" | "yes" | "on"),
+            _ => false,
+        }
     }
 
     /// A problem of a field.

@@ -20,6 +20,7 @@ const HEARTBEAT_LIMIT_MILLIS: i64 = 30_000;
 #[derive(Debug, Default)]
 pub struct Health {
     synced: AtomicBool,
+    standby: AtomicBool,
     stopping: AtomicBool,
     heartbeat: AtomicI64,
 }
@@ -28,6 +29,10 @@ impl Health {
     /// The engine loop is alive now.
     pub fn beat(&self, now: i64) {
         self.heartbeat.store(now, Ordering::Relaxed);
+    }
+    /// The process waits for its turn to lead, or does not any more.
+    pub fn set_standby(&self, standby: bool) {
+        self.standby.store(standby, Ordering::Relaxed);
     }
     /// The initial lists are complete.
     pub fn set_synced(&self) {
@@ -66,6 +71,9 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
 }
 
 async fn readyz(State(app): State<App>) -> (StatusCode, &'static str) {
+    if app.health.standby.load(Ordering::Relaxed) {
+        return (StatusCode::OK, "standing by\n");
+    }
     if app.health.ready() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not synced\n") }
 }
 

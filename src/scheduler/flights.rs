@@ -7,7 +7,7 @@ use berth_engine::facts::Millis;
 use crate::cluster::directory::Entry;
 
 /// First wait of a gang whose Binding was refused; doubles with every refusal in a row.
-const FIRST_BACK_OFF_MILLIS: Millis = 1_000;
+pub(crate) const FIRST_BACK_OFF_MILLIS: Millis = 1_000;
 
 /// Longest wait: a person who repaired the cause should not wait longer.
 const MAX_BACK_OFF_MILLIS: Millis = 300_000;
@@ -18,10 +18,23 @@ const GRACE_MILLIS: Millis = 30_000;
 /// The clocks of two processes may differ by this much when creation times and decision times are compared.
 const CLOCK_SLACK_MILLIS: Millis = 2_000;
 
+/// Decisions of one gang that may be stale in a row before it waits: the engine hears of what changed within its next turn.
+const MAX_STALE_IN_A_ROW: u32 = 3;
+
+/// How a Binding ended, as far as its gang is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Bound,
+    Refused,
+    /// It was not sent: something had changed since the decision.
+    Stale,
+}
+
 #[derive(Debug, Default)]
 struct Flight {
     left: usize,
     refused: bool,
+    stale: bool,
 }
 
 /// Bindings in flight and what came of those that ended.
@@ -33,6 +46,8 @@ pub(super) struct Flights {
     dirty: BTreeSet<String>,
     /// Refusals in a row.
     refusals: BTreeMap<String, u32>,
+    /// Stale decisions in a row.
+    stale: BTreeMap<String, u32>,
     half: BTreeMap<String, Millis>,
 }
 
@@ -51,13 +66,20 @@ impl Flights {
     }
 
     /// A Binding ended. Gives the gang when this is the first refusal among those in flight: it must wait from now on, or
-    /// the next pass would try again what was just refused.
-    pub(super) fn ended(&mut self, pod: &str, refused: bool) -> Option<String> {
+    /// the next pass would try again what was just refused. A stale decision is made again at once, unless that happens
+    /// again and again.
+    pub(super) fn ended(&mut self, pod: &str, how: How) -> Option<String> {
         let gang = self.gang_of.remove(pod)?;
         let flight = self.gangs.get_mut(&gang)?;
         flight.left -= 1;
-        let first = refused && !flight.refused;
-        flight.refused |= refused;
+        let mut first = how == How::Refused && !flight.refused;
+        flight.refused |= how == How::Refused;
+        if how == How::Stale && !flight.stale {
+            flight.stale = true;
+            let times = self.stale.entry(gang.clone()).or_insert(0);
+            *times = times.saturating_add(1);
+            first = *times > MAX_STALE_IN_A_ROW;
+        }
         if flight.left == 0 {
             let refused = self.gangs.remove(&gang).is_some_and(|flight| flight.refused);
             self.ended.push((gang.clone(), refused));
@@ -112,6 +134,7 @@ impl Flights {
     pub(super) fn whole(&mut self, gang: &str) {
         self.half.remove(gang);
         self.refusals.remove(gang);
+        self.stale.remove(gang);
     }
 }
 
@@ -141,12 +164,24 @@ mod tests {
     fn a_gang_is_reported_once_all_its_bindings_ended() {
         let mut flights = Flights::default();
         flights.started("g", &["a".to_owned(), "b".to_owned()]);
-        assert_eq!(flights.ended("a", false), None);
+        assert_eq!(flights.ended("a", How::Bound), None);
         assert!(flights.take_reportable().is_empty() && flights.take_ended().is_empty());
-        assert_eq!(flights.ended("b", true), Some("g".to_owned()));
+        assert_eq!(flights.ended("b", How::Refused), Some("g".to_owned()));
         assert_eq!(flights.take_ended(), [("g".to_owned(), true)]);
         assert_eq!(flights.take_reportable(), ["g".to_owned()]);
         assert_eq!(flights.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_stale_decision_is_made_again_at_once_but_not_for_ever() {
+        let mut flights = Flights::default();
+        let mut again = || {
+            flights.started("g", &["a".to_owned(), "b".to_owned()]);
+            let waits = [flights.ended("a", How::Stale), flights.ended("b", How::Stale)];
+            assert_eq!(flights.take_ended(), [("g".to_owned(), false)]);
+            waits.into_iter().flatten().count()
+        };
+        assert_eq!([again(), again(), again(), again()], [0, 0, 0, 1]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Event driven: it wakes for an event, for the moment that the engine asked for, or for the heartbeat. It makes no call
 //! to the API. What is in flight is bounded: above the limit it takes events in but does not decide.
 
-mod flights;
+pub(crate) mod flights;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::bind::{Command, Victim};
+use crate::bind::{Command, Ended, Victim};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::http::Health;
 use crate::status::Writer;
 use crate::telemetry::Metrics;
-use flights::Flights;
+use flights::{Flights, How};
 
 /// Events between the store and the engine; a full queue slows the watches down.
 pub const EVENT_QUEUE: usize = 16_384;
@@ -44,12 +44,18 @@ const HEARTBEAT_MILLIS: Millis = 1_000;
 /// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
 const TURNS_PER_COUNT: u64 = 10;
 
+/// What wakes the loop.
+enum Input {
+    Event(Event),
+    Ended(Ended),
+}
+
 /// The engine thread.
 pub struct Scheduler {
     world: World,
     policy: Policy,
     events: mpsc::Receiver<Event>,
-    results: mpsc::UnboundedReceiver<Event>,
+    results: mpsc::UnboundedReceiver<Ended>,
     binder: Option<mpsc::UnboundedSender<Command>>,
     writer: Writer,
     directory: SharedDirectory,
@@ -69,7 +75,7 @@ pub struct Wiring {
     /// From the store.
     pub events: mpsc::Receiver<Event>,
     /// From the binder.
-    pub results: mpsc::UnboundedReceiver<Event>,
+    pub results: mpsc::UnboundedReceiver<Ended>,
     /// To the binder.
     pub binder: mpsc::UnboundedSender<Command>,
     /// To the API.
@@ -111,8 +117,11 @@ impl Scheduler {
             let Some(batch) = handle.block_on(self.next_batch(&mut stop)) else { break };
             let now = now_millis();
             self.health.beat(now);
-            for event in batch {
-                self.take(event, now);
+            for input in batch {
+                match input {
+                    Input::Event(event) => self.take(event, now),
+                    Input::Ended(ended) => self.binding_ended(ended, now),
+                }
             }
             if *stop.borrow() {
                 break;
@@ -125,47 +134,67 @@ impl Scheduler {
     }
 
     /// Waits for something to do and takes what is there. `None` ends the loop.
-    async fn next_batch(&mut self, stop: &mut watch::Receiver<bool>) -> Option<Vec<Event>> {
+    async fn next_batch(&mut self, stop: &mut watch::Receiver<bool>) -> Option<Vec<Input>> {
         let asked = self.wakeup.map(|at| Duration::from_millis(u64::try_from(at - now_millis()).unwrap_or(0)));
         let wait = asked.unwrap_or(HEARTBEAT).clamp(Duration::from_millis(1), HEARTBEAT);
         let first = tokio::select! {
             biased;
             _ = stop.changed() => return None,
-            result = self.results.recv() => Some(result?),
-            event = self.events.recv() => Some(event?),
+            result = self.results.recv() => Some(Input::Ended(result?)),
+            event = self.events.recv() => Some(Input::Event(event?)),
             () = tokio::time::sleep(wait) => None,
         };
-        let mut batch: Vec<Event> = first.into_iter().collect();
+        let mut batch: Vec<Input> = first.into_iter().collect();
         while batch.len() < MAX_BATCH {
-            let Ok(event) = self.results.try_recv().or_else(|_| self.events.try_recv()) else { break };
-            batch.push(event);
+            let ended = self.results.try_recv().map(Input::Ended);
+            let Ok(input) = ended.or_else(|_| self.events.try_recv().map(Input::Event)) else { break };
+            batch.push(input);
         }
         Some(batch)
     }
 
     fn take(&mut self, event: Event, now: Millis) {
-        match &event {
-            Event::Synced => {
-                self.synced = true;
-                self.health.set_synced();
-                info!(pods = self.metrics.pods.get(), "initial lists are complete; deciding");
-            }
-            Event::BindEnded(uid, result) => {
-                let refusal = match result {
-                    BindResult::Bound => None,
-                    BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) => Some(text.clone()),
-                };
-                let waits = self.flights.ended(uid, refusal.is_some());
-                self.apply(event, now);
-                if let (Some(gang), Some(text)) = (waits, refusal) {
-                    let until = self.flights.back_off(&gang, now);
-                    self.apply(Event::Backoff(gang, until, text), now);
-                }
-                return;
-            }
-            _ => {}
+        if event == Event::Synced {
+            self.synced = true;
+            self.health.set_synced();
+            info!(pods = self.metrics.pods.get(), "initial lists are complete; deciding");
         }
+        let pod = match &event {
+            Event::PodUpsert(facts) => Some(facts.uid.clone()),
+            Event::PodDelete(uid) => Some(uid.clone()),
+            _ => None,
+        };
+        let held = |world: &World| pod.as_deref().and_then(|uid| world.live_place(uid));
+        let before = held(&self.world);
         self.apply(event, now);
+        let after = held(&self.world);
+        if before != after {
+            // A pod came to a node, left it or is over: `bound` of its gang is another by now.
+            for (gang, _) in [before, after].into_iter().flatten() {
+                self.flights.touch(gang);
+            }
+        }
+    }
+
+    fn binding_ended(&mut self, ended: Ended, now: Millis) {
+        let refusal = match &ended.result {
+            BindResult::Bound => None,
+            BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) => Some(text.clone()),
+        };
+        let how = match &refusal {
+            None => How::Bound,
+            Some(_) if ended.stale => How::Stale,
+            Some(_) => How::Refused,
+        };
+        let waits = self.flights.ended(&ended.pod, how);
+        if let (true, BindResult::Transient(text)) = (ended.unprepared, &ended.result) {
+            self.apply(Event::PreparationFailed(ended.pod.clone(), text.clone()), now);
+        }
+        self.apply(Event::BindEnded(ended.pod, ended.result), now);
+        if let (Some(gang), Some(text)) = (waits, refusal) {
+            let until = self.flights.back_off(&gang, now);
+            self.apply(Event::Backoff(gang, until, text), now);
+        }
     }
 
     fn apply(&mut self, event: Event, now: Millis) {

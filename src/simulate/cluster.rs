@@ -20,6 +20,7 @@ use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
 use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
+use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -595,6 +596,7 @@ impl Cluster {
         for placement in &decision.placements {
             self.send(Event::BindSent(placement.pod_uid.clone()), &place);
         }
+        let mut refusal = None;
         for placement in &decision.placements {
             let result = self.bind_result(&placement.pod.name);
             let bound = result == BindResult::Bound;
@@ -609,7 +611,14 @@ impl Cluster {
             {
                 spec.insert("nodeName".to_owned(), Value::String(placement.node.clone()));
             }
+            if let BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) = &result {
+                refusal.get_or_insert_with(|| text.clone());
+            }
             self.send(Event::BindEnded(placement.pod_uid.clone(), result), &place);
+        }
+        if let Some(text) = refusal {
+            let until = self.now.saturating_add(FIRST_BACK_OFF_MILLIS);
+            self.send(Event::Backoff(decision.gang_uid.clone(), until, text), &place);
         }
     }
 

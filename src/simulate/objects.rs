@@ -181,15 +181,52 @@ pub(super) fn admit_runtime_class(pod: &mut Value, class: &Value) {
     }
 }
 
-/// Reads an object as a type; the error names the field.
+/// Reads an object as a type; the error names the field. A plain `yes`, `on`, `n` ... is text in the input, so that a
+/// node may have that name; where the type has a truth value it is one, as it is for kubectl.
 pub fn typed<T: DeserializeOwned>(value: &Value, place: &Place) -> Result<T, Skipped> {
+    let (pointer, skipped) = match read(value, place) {
+        Ok(object) => return Ok(object),
+        Err(error) => error,
+    };
+    let mut changed = value.clone();
+    let mut at = pointer;
+    while let Some(field) = changed.pointer_mut(&at)
+        && let Some(truth) = field.as_str().and_then(truth_value)
+    {
+        *field = Value::Bool(truth);
+        match read(&changed, place) {
+            Ok(object) => return Ok(object),
+            Err((next, _)) => at = next,
+        }
+    }
+    Err(skipped)
+}
+
+/// The object, or where it fails as a JSON pointer, and the message.
+fn read<T: DeserializeOwned>(value: &Value, place: &Place) -> Result<T, (String, Skipped)> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        Skipped {
+        let pointer = error.path().iter().map(|segment| match segment {
+            serde_path_to_error::Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+            serde_path_to_error::Segment::Seq { index } => format!("/{index}"),
+            _ => String::new(),
+        });
+        let skipped = Skipped {
             place: place.clone(),
             object: name_of(value),
             field: if path == "." { String::new() } else { path },
-            message: error.into_inner().to_string(),
-        }
+            message: String::new(),
+        };
+        let pointer = pointer.collect();
+        (pointer, Skipped { message: error.into_inner().to_string(), ..skipped })
     })
+}
+
+/// The words that YAML 1.1 reads as truth values, beside `true` and `false`.
+fn truth_value(word: &str) -> Option<bool> {
+    match word {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
 }

@@ -94,7 +94,13 @@ impl Builder {
             Event::MappingStart(_, anchor, _) => self.open(Frame::Map(Map::new(), None, anchor), &span)?,
             Event::SequenceEnd | Event::MappingEnd => match self.frames.pop() {
                 Some(Frame::List(list, anchor)) => self.put(Value::Array(list), anchor, &span)?,
-                Some(Frame::Map(map, _, anchor)) => self.put(Value::Object(map), anchor, &span)?,
+                Some(Frame::Map(mut map, _, anchor)) => {
+                    // At the end: what the map says itself counts, wherever it stands.
+                    if let Some(source) = map.remove("<<") {
+                        merge(&mut map, source);
+                    }
+                    self.put(Value::Object(map), anchor, &span)?;
+                }
                 None => return Err(self.error(&span, "an end without a start")),
             },
             Event::Alias(id) => {
@@ -145,7 +151,6 @@ impl Builder {
                         *key = Some(text);
                     }
                 }
-                Some(key) if key == "<<" => merge(map, value),
                 Some(key) => {
                     map.insert(key, value);
                 }
@@ -225,10 +230,10 @@ mod tests {
 
     #[test]
     fn documents_become_json_values() {
-        let text = "a: 1\nb: [x, 'y', 0.5, 1e999]\n---\n- &n {k: v}\n- *n\n- <<: *n\n  l: ~\n";
+        let text = "a: 1\nb: [x, 'y', 0.5, 1e999]\n---\n- &n {k: v}\n- *n\n- <<: *n\n  l: ~\n- <<: *n\n  k: w\n";
         let expected = vec![
             json!({"a": 1, "b": ["x", "y", 0.5, "1e999"]}),
-            json!([{"k": "v"}, {"k": "v"}, {"k": "v", "l": null}]),
+            json!([{"k": "v"}, {"k": "v"}, {"k": "v", "l": null}, {"k": "w"}]),
         ];
         assert_eq!(documents(text).unwrap(), expected);
     }

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cluster::directory::SharedDirectory;
+use crate::leader::Fence;
 use crate::telemetry::Metrics;
 pub use render::Condition;
 
@@ -224,11 +225,16 @@ impl Writer {
     }
 
     /// Writes until told to stop; then PodGroup objects and statuses that are due are left to the next start.
-    pub async fn run(self, client: Client, mut stop: watch::Receiver<bool>) {
-        let scribe = Arc::new(write::Scribe::new(client, Arc::clone(&self.0.metrics), self.0.directory.clone()));
+    pub async fn run(self, client: Client, fence: Fence, mut stop: watch::Receiver<bool>) {
+        let scribe = Arc::new(write::Scribe::new(client, fence, Arc::clone(&self.0.metrics), self.0.directory.clone()));
         let mut running: JoinSet<(Target, Wanted, write::End)> = JoinSet::new();
         let mut budget = Budget { left: CONDITIONS_PER_SECOND, since: Instant::now() };
         while !*stop.borrow() {
+            {
+                let queue = self.queue();
+                let waiting = queue.wanted.len() + queue.busy.len();
+                self.0.metrics.status_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+            }
             while running.len() < WRITES_IN_FLIGHT {
                 let conditions_too = budget.has_some(Instant::now());
                 let Some((target, wanted)) = self.queue().take(Instant::now(), conditions_too) else { break };

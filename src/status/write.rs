@@ -20,6 +20,7 @@ use super::render::{self, Condition};
 use super::{PodReport, REWRITE_AFTER, Write};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
+use crate::leader::Fence;
 use crate::telemetry::Metrics;
 
 /// The component that events name.
@@ -43,6 +44,7 @@ pub(super) enum End {
 /// Makes the requests and remembers what was written.
 pub(super) struct Scribe {
     client: Client,
+    fence: Fence,
     metrics: Arc<Metrics>,
     directory: SharedDirectory,
     /// Condition or status last written, by UID.
@@ -58,11 +60,14 @@ struct Subject<'a> {
 }
 
 impl Scribe {
-    pub(super) fn new(client: Client, metrics: Arc<Metrics>, directory: SharedDirectory) -> Self {
-        Self { client, metrics, directory, written: Mutex::default(), events: AtomicU64::new(0) }
+    pub(super) fn new(client: Client, fence: Fence, metrics: Arc<Metrics>, directory: SharedDirectory) -> Self {
+        Self { client, fence, metrics, directory, written: Mutex::default(), events: AtomicU64::new(0) }
     }
 
     pub(super) async fn write(&self, write: &Write) -> End {
+        if !self.fence.lets_pass() {
+            return End::Again;
+        }
         match write {
             Write::Create(object) => self.create(object).await,
             Write::Patch(patch) => self.patch(patch).await,
@@ -134,7 +139,8 @@ impl Scribe {
         if render::says_already(&known, &ours) {
             return End::Done;
         }
-        let same = ["phase", "reason", "bound"].iter().all(|field| known.get(field) == ours.get(field));
+        // A Job whose pods end one by one changes `bound` alone: that is told now and then, not once a pod.
+        let same = ["phase", "reason"].iter().all(|field| known.get(field) == ours.get(field));
         if let Some(later) = too_early(at, same) {
             return later;
         }
@@ -163,14 +169,14 @@ impl Scribe {
     }
 
     async fn condition(&self, pod: &PodReport) -> End {
-        let (written_here, marks) = {
+        let (written_here, marks, version) = {
             let directory = self.directory.lock();
             let Some(entry) = directory.gang(&pod.gang) else { return End::Done };
             let Some(member) = entry.members.get(&pod.uid) else { return End::Done };
             if member.node.is_some() || member.leaving {
                 return End::Done;
             }
-            (member.condition.clone(), entry.mark_unschedulable)
+            (member.condition.clone(), entry.mark_unschedulable, member.version.clone())
         };
         let is_gated = written_here.as_ref().is_some_and(|(reason, _)| reason == "SchedulingGated");
         let ours = json!({"reason": pod.condition.reason, "message": pod.condition.message});
@@ -190,7 +196,9 @@ impl Scribe {
         if marks {
             self.count("patch_pod_status");
             let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-            let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [{
+            // A Binding that came first moved the version: then this is refused, and looked at again.
+            let metadata = json!({"uid": pod.uid, "resourceVersion": version});
+            let patch = json!({"metadata": metadata, "status": {"conditions": [{
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": pod.condition.reason,
@@ -198,7 +206,10 @@ impl Scribe {
                 "lastTransitionTime": Time(Timestamp::now()),
             }]}});
             let result = api.patch_status(&pod.key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
-            end = ended("patch pod condition", result.map(|_| ()));
+            end = match result {
+                Err(Error::Api(status)) if status.code == 409 => End::Again,
+                result => ended("patch pod condition", result.map(|_| ())),
+            };
         }
         if end == End::Done {
             self.remember(&pod.uid, ours);
@@ -262,5 +273,39 @@ fn ended(what: &'static str, result: Result<(), Error>) -> End {
             debug!(write = what, %error, "write failed; trying again");
             End::Again
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::directory::Member;
+    use crate::fake_api::{FakeApi, failure};
+
+    #[tokio::test]
+    async fn a_condition_never_comes_after_a_binding() {
+        // The pod was bound in between: the version of the condition is not the newest any more.
+        let api = FakeApi::start(|_| failure(409, "the object has been modified")).await;
+        let directory = SharedDirectory::default();
+        let note = |node: Option<&str>| {
+            let member = Member { version: "7".to_owned(), node: node.map(str::to_owned), ..Member::default() };
+            let mut locked = directory.lock();
+            let entry = locked.gang_mut("g");
+            entry.mark_unschedulable = true;
+            entry.members.insert("u".to_owned(), member);
+        };
+        let metrics = Arc::new(Metrics::new().expect("metrics"));
+        let scribe = Scribe::new(api.client.clone(), Fence::open(), metrics, directory.clone());
+        let condition =
+            Condition { code: "NotEnoughRoom".to_owned(), reason: "Unschedulable".to_owned(), message: "full".to_owned() };
+        let report =
+            PodReport { uid: "u".to_owned(), key: ObjectKey::new("ns", "p"), gang: "g".to_owned(), condition };
+        note(None);
+        assert_eq!(scribe.condition(&report).await, End::Again);
+        note(Some("n1"));
+        assert_eq!(scribe.condition(&report).await, End::Done);
+        let asked = api.asked();
+        assert_eq!(asked.len(), 1, "once the pod is bound nothing is sent, no event either: {asked:?}");
+        assert_eq!((asked[0].method.as_str(), &asked[0].body["metadata"]["resourceVersion"]), ("PATCH", &json!("7")));
     }
 }

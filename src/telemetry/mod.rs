@@ -46,6 +46,8 @@ pub struct Metrics {
     pub gangs_pending: IntGauge,
     /// Pods of ours known.
     pub pods: IntGauge,
+    /// Writes of statuses, conditions and PodGroups that wait or are under way.
+    pub status_waiting: IntGauge,
     /// Status writes that were dropped because the queue was full; they are made again by the next change.
     pub status_dropped: IntCounter,
 }
@@ -96,6 +98,7 @@ impl Metrics {
             api_requests: counter_by(&r, "berth_api_requests_total", "Writes and single reads sent to the API server", "verb")?,
             gangs_pending: gauge(&r, "berth_gangs_pending", "Gangs that wait for a place")?,
             pods: gauge(&r, "berth_pods", "Pods that ask for this scheduler")?,
+            status_waiting: gauge(&r, "berth_status_waiting", "Status writes that wait or are under way")?,
             status_dropped: counter(&r, "berth_status_dropped_total", "Status writes dropped because too many were waiting")?,
             registry: r,
         })

@@ -61,7 +61,7 @@ async fn a_thousand_pods_within_the_budget_of_requests() {
     check_exact(&places);
 
     rig.group_status("pg-g249-", |status| status["phase"] == "Placed").await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    rig.idle().await;
     let counts = rig.plane.request_counts(&rig.client).await.unwrap();
     let count = |verb: &str, resource: &str, subresource: &str| -> u64 {
         let same = |c: &&berth_harness::RequestCount| c.verb == verb && c.resource == resource && c.subresource == subresource;
@@ -93,9 +93,12 @@ async fn killed_in_the_middle_and_started_again() {
     rig.ready().await;
     create_gangs(&rig).await;
     for share in [PODS / 5, PODS / 2] {
-        while rig.places("g").await.len() < share {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        wait_for("some pods to be bound", LOAD, || async {
+            let bound = rig.places("g").await.len();
+            if share <= bound { Ok(Some(())) } else { Err(format!("{bound} are")) }
+        })
+        .await
+        .unwrap();
         rig.kill();
         eprintln!("killed with {} pods bound", rig.places("g").await.len());
         rig.start_berth();
@@ -119,9 +122,12 @@ async fn pods_that_wait_already_are_bound_in_seconds() {
     let mut rig = Rig::new(nodes()).await;
     rig.topology("t", &[RACK]).await;
     create_gangs(&rig).await;
-    while rig.pods().list(&ListParams::default()).await.unwrap().items.len() < PODS {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+    wait_for("all pods to exist", LOAD, || async {
+        let pods = rig.pods().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items.len();
+        if pods == PODS { Ok(Some(())) } else { Err(format!("{pods} do")) }
+    })
+    .await
+    .unwrap();
     let started = Instant::now();
     rig.start_berth();
     let places = rig.bound("g", PODS, LOAD).await;

@@ -47,8 +47,7 @@ impl Rig {
         plane.apply_crds(&client, &crds).await.unwrap();
         plane.create_nodes(&client, nodes).await.unwrap();
         let namespace = plane.namespace(&client, "e2e").await.unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Self { plane, client, namespace, berth: None, address: free.to_string() }
+        Self { plane, client, namespace, berth: None, address: free_address() }
     }
 
     pub(crate) fn start_berth(&mut self) {
@@ -57,15 +56,26 @@ impl Rig {
 
     /// Starts Berth with more arguments.
     pub(crate) fn start_berth_with(&mut self, arguments: &[&str]) {
-        let child = Command::new(env!("CARGO_BIN_EXE_berth"))
-            .args(["run", "--listen-address", &self.address, "--kubeconfig"])
+        self.berth = Some(self.spawn(&self.address, arguments));
+    }
+
+    /// One of several processes that lead by a Lease; it is this rig's from now on, and the one before is given back.
+    pub(crate) fn start_candidate(&mut self) -> Option<Child> {
+        self.address = free_address();
+        let namespace = format!("--lease-namespace={}", self.namespace);
+        let child = self.spawn(&self.address, &["--leader-elect", &namespace]);
+        self.berth.replace(child)
+    }
+
+    fn spawn(&self, address: &str, more: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_berth"))
+            .args(["run", "--listen-address", address, "--kubeconfig"])
             .arg(self.plane.kubeconfig_path())
-            .args(arguments)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
-            .unwrap();
-        self.berth = Some(child);
+            .unwrap()
     }
 
     /// kill -9.
@@ -210,14 +220,34 @@ impl Rig {
         tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
     }
 
-    pub(crate) async fn ready(&self) {
-        wait_for("Berth to be ready", SOON, || async {
-            let answer = self.http("/readyz").await;
-            if answer.starts_with("HTTP/1.1 200") { Ok(Some(())) } else { Err(answer) }
+    /// Berth has nothing in flight and nothing to write.
+    pub(crate) async fn idle(&self) {
+        wait_for("Berth to be idle", SOON, || async {
+            let metrics = self.http("/metrics").await;
+            let busy: Vec<String> = metrics
+                .lines()
+                .filter(|line| line.starts_with("berth_bindings_in_flight ") || line.starts_with("berth_status_waiting "))
+                .filter(|line| !line.ends_with(" 0"))
+                .map(str::to_owned)
+                .collect();
+            if busy.is_empty() && metrics.contains("berth_status_waiting ") { Ok(Some(())) } else { Err(busy.join(", ")) }
         })
         .await
         .unwrap();
     }
+
+    pub(crate) async fn ready(&self) {
+        wait_for("Berth to be ready", SOON, || async {
+            let answer = self.http("/readyz").await;
+            if answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n") { Ok(Some(())) } else { Err(answer) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 /// A pod spec with one GPU for Berth.

@@ -72,3 +72,21 @@ fn definitions_are_generated() {
     let output = berth(&["generate", "crds"]);
     assert!(output.status.success() && stdout(&output).contains("podgroups.scheduling.run.ai"));
 }
+
+#[test]
+fn yaml_is_the_same_document_as_json() {
+    let text = stdout(&berth(&["simulate", "examples/split-capacity", "-o", "yaml"]));
+    let items = berth::simulate::input::read_bytes("-", text.as_bytes()).unwrap();
+    assert_eq!(items[0].value, simulate("split-capacity"));
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let page = stdout(&berth(&["simulate", "examples/pytorch-segments", "examples/split-capacity/job.yaml", "-o", "html"]));
+    for outside in ["http:", "https:", "src=", "<link", "<script", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("<b>PyTorchJob/llm</b> 17/17 pods") && page.contains("24 of 160 GPUs free"), "{page}");
+    assert!(page.contains("<h2>Pending</h2>") && page.contains("<code>"), "{page}");
+    assert_eq!(page.matches("<div").count(), page.matches("</div>").count());
+}

@@ -139,3 +139,20 @@ fn an_unmet_expectation_is_a_no_under_strict() {
     assert_eq!(code, 1);
     assert!(err.contains("decision"), "{err}");
 }
+
+#[test]
+fn words_that_yaml_once_read_as_truth_values_stay_names() {
+    let node = |unschedulable: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: n, labels: {{on: off}}}}, spec: {{unschedulable: {unschedulable}}}, \
+             status: {{allocatable: {{cpu: 8, pods: 10}}}}}}\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: y}}, \
+             spec: {{schedulerName: kai-scheduler, nodeSelector: {{on: off}}, containers: [{{name: no}}]}}}}\n"
+        )
+    };
+    let (_, out, err) = simulate(node("no").as_bytes(), &["-o", "yaml"]);
+    assert!(out.contains("name: \"y\"") && out.contains("node: \"n\""), "{out}{err}");
+    let (_, out, _) = simulate(node("yes").as_bytes(), &["-o", "json"]);
+    assert!(out.contains("cordoned") && out.contains("\"skipped\": []"), "{out}");
+    let (_, field, _) = skipped(node("maybe").split("---").next().unwrap());
+    assert_eq!(field, "spec.unschedulable");
+}

@@ -1,4 +1,6 @@
-//! Results as people and programs read them.
+//! What is printed: text for people, JSON and YAML for scripts, a page for browsers.
 
+pub mod html;
 pub mod json;
 pub mod table;
+mod words;

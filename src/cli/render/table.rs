@@ -1,10 +1,12 @@
 //! A simulation's result as a person reads it: each gang drawn on the topology, what waits and why, one summary line.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use berth_engine::outcome::{GangReport, GangState, QualityStatus};
+use berth_engine::outcome::{GangReport, GangState};
 
+use super::words::{
+    Domain, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting,
+};
 use crate::explain;
 use crate::simulate::result::{PodResult, SimulationResult};
 
@@ -16,26 +18,15 @@ const WIDTH: usize = 80;
 pub fn result(result: &SimulationResult, colour: bool) -> String {
     let paint = Paint { colour };
     let mut page = String::new();
-    if result.pods.is_empty() && result.gangs.is_empty() {
-        let text = match result.foreign_pending {
-            0 => "Nothing to place: no pod or workload in the input names this scheduler.".to_owned(),
-            count => format!("Nothing to place: {count} pending pods name another scheduler; see --scheduler-name."),
-        };
+    if let Some(text) = nothing_to_place(result) {
         page.push_str(&wrapped(&text, ""));
     }
-    let mut members: BTreeMap<(&str, &str), Vec<&PodResult>> = BTreeMap::new();
-    for pod in &result.pods {
-        members.entry((&pod.namespace, &pod.gang)).or_default().push(pod);
-    }
+    let members = members(result);
     for gang in result.gangs.iter().filter(|gang| gang.bound > 0) {
         let pods = members.get(&(gang.key.namespace.as_str(), gang.key.name.as_str()));
         page.push_str(&placed(gang, pods.map_or(&[], Vec::as_slice), &paint));
     }
-    let waiting: Vec<&GangReport> = result
-        .gangs
-        .iter()
-        .filter(|gang| !gang.reasons.is_empty() || gang.bound < gang.pods)
-        .collect();
+    let waiting = waiting(result);
     if !waiting.is_empty() {
         let _ = writeln!(page, "{}", paint.bold("Pending"));
         for gang in waiting {
@@ -43,20 +34,11 @@ pub fn result(result: &SimulationResult, colour: bool) -> String {
         }
         page.push('\n');
     }
-    for gang in result.gangs.iter().filter(|gang| gang.min_member <= 1 && gang.pods > 1) {
+    for gang in result.gangs.iter().filter(|gang| super::words::has_no_gang(gang)) {
         page.push_str(&wrapped(&hint(gang), ""));
     }
     for skipped in &result.skipped {
-        let field = if skipped.field.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", skipped.field)
-        };
-        let place = format!("{} document {}", skipped.place.file, skipped.place.document);
-        page.push_str(&wrapped(
-            &format!("skipped {} ({place}){field}: {}", skipped.object, skipped.message),
-            "",
-        ));
+        page.push_str(&wrapped(&skipped_line(skipped), ""));
     }
     if !result.ignored.is_empty() {
         page.push_str(&wrapped(&format!("ignored {}", result.ignored.join(", ")), ""));
@@ -91,37 +73,10 @@ impl Paint {
     }
 }
 
-/// How people call a gang: the workload that they wrote.
-fn title(gang: &GangReport) -> String {
-    let name = if gang.owner.is_empty() {
-        format!("PodGroup/{}", gang.key.name)
-    } else {
-        gang.owner.clone()
-    };
-    match gang.key.namespace.as_str() {
-        "" | "default" => name,
-        namespace => format!("{name} in {namespace}"),
-    }
-}
-
-fn hint(gang: &GangReport) -> String {
-    let how = if gang.owner.starts_with("Job/") {
-        " (annotation kai.scheduler/batch-min-member)"
-    } else {
-        ""
-    };
-    format!(
-        "hint: {} has {} pods and a minimum of 1: no gang protects it{how}.",
-        title(gang),
-        gang.pods
-    )
-}
-
 fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
     let state = match gang.state {
-        GangState::Placed => paint.good("placed"),
-        GangState::Partial => paint.bad("below its minimum"),
-        GangState::Pending => paint.bad("pending"),
+        GangState::Placed => paint.good(state_word(gang.state)),
+        GangState::Partial | GangState::Pending => paint.bad(state_word(gang.state)),
     };
     let mut text = format!(
         "{}  {}/{} pods {state}",
@@ -129,59 +84,17 @@ fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
         gang.bound,
         gang.pods
     );
-    if let Some(quality) = &gang.quality {
-        let word = match quality.status {
-            QualityStatus::Optimal => ", nothing better exists",
-            QualityStatus::Bounded => ", near the best",
-            QualityStatus::Unknown => "",
-        };
-        text.push_str(word);
-    }
+    text.push_str(quality_word(gang));
     text.push('\n');
-    let topology = gang
-        .quality
-        .as_ref()
-        .map(|quality| quality.topology.as_str())
-        .unwrap_or_default();
-    let mut tree = Domain::default();
-    for pod in pods {
-        let Some(node) = &pod.node else { continue };
-        let path = pod.domains.get(topology).or_else(|| pod.domains.values().next());
-        let levels = path
-            .into_iter()
-            .flatten()
-            .filter(|(level, _)| level != "kubernetes.io/hostname");
-        let path: Vec<String> = levels.map(|(_, value)| value).chain([node]).cloned().collect();
-        tree.insert(&path, &pod.name);
-    }
-    tree.draw(&mut text, "  ");
+    draw(&Domain::of(gang, pods), &mut text, "  ");
     text.push('\n');
     text
 }
 
-/// A domain with the pods in it; the leaves are nodes.
-#[derive(Default)]
-struct Domain {
-    below: BTreeMap<String, Domain>,
-    pods: Vec<String>,
-}
-
-impl Domain {
-    fn insert(&mut self, path: &[String], pod: &str) {
-        match path.split_first() {
-            None => self.pods.push(pod.to_owned()),
-            Some((first, rest)) => self.below.entry(first.clone()).or_default().insert(rest, pod),
-        }
-    }
-
-    fn all(&self) -> Vec<String> {
-        let below = self.below.values().flat_map(Domain::all);
-        self.pods.iter().cloned().chain(below).collect()
-    }
-
-    fn draw(&self, text: &mut String, indent: &str) {
-        let last = self.below.len().saturating_sub(1);
-        for (i, (name, domain)) in self.below.iter().enumerate() {
+/// Draws what is below a domain.
+fn draw(tree: &Domain, text: &mut String, indent: &str) {
+        let last = tree.below.len().saturating_sub(1);
+        for (i, (name, domain)) in tree.below.iter().enumerate() {
             let (branch, rest) = if i == last {
                 ("└─ ", "   ")
             } else {
@@ -198,11 +111,10 @@ impl Domain {
             let hang = format!("{indent}{rest}  ");
             text.push_str(&hanging(line.trim_end(), &format!("{indent}{branch}"), &hang));
             if !nodes {
-                domain.draw(text, &format!("{indent}{rest}"));
+                draw(domain, text, &format!("{indent}{rest}"));
             }
         }
     }
-}
 
 fn pending(gang: &GangReport, paint: &Paint) -> String {
     let mut text = format!(
@@ -221,64 +133,6 @@ fn pending(gang: &GangReport, paint: &Paint) -> String {
         }
     }
     text
-}
-
-fn summary(result: &SimulationResult) -> String {
-    let waiting = result.gangs.len() - result.gangs_placed();
-    let mut text = format!(
-        "{} of {} pods have a node, {} pending; {} gangs placed, {waiting} pending",
-        result.bound(),
-        result.pods.len(),
-        result.pending(),
-        result.gangs_placed(),
-    );
-    if !result.skipped.is_empty() {
-        let _ = write!(text, "; {} skipped", result.skipped.len());
-    }
-    text.push('.');
-    text
-}
-
-/// Names with running numbers as ranges: `worker 0-3`, `r1-[0-2]`.
-fn ranges(names: &[String]) -> String {
-    let mut groups: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    let mut parts = Vec::new();
-    for name in names {
-        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let digits = &name[stem.len()..];
-        match digits.parse::<u64>() {
-            Ok(number) if !stem.is_empty() && (digits == "0" || !digits.starts_with('0')) => {
-                groups.entry(stem).or_default().push(number)
-            }
-            _ => parts.push(name.clone()),
-        }
-    }
-    for (stem, mut numbers) in groups {
-        numbers.sort_unstable();
-        let runs = runs(&numbers);
-        let single = numbers.len() == 1;
-        let word = stem.strip_suffix('-').filter(|word| !word.is_empty() && !single);
-        parts.push(word.map_or_else(|| format!("{stem}{runs}"), |word| format!("{word} {runs}")));
-    }
-    parts.join(", ")
-}
-
-fn runs(numbers: &[u64]) -> String {
-    let mut parts: Vec<(u64, u64)> = Vec::new();
-    for number in numbers {
-        match parts.last_mut() {
-            Some((_, end)) if *number == end.saturating_add(1) => *end = *number,
-            _ => parts.push((*number, *number)),
-        }
-    }
-    let part = |(start, end): &(u64, u64)| {
-        if start == end {
-            start.to_string()
-        } else {
-            format!("{start}-{end}")
-        }
-    };
-    parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
 fn wrapped(text: &str, indent: &str) -> String {
@@ -309,12 +163,6 @@ fn hanging(text: &str, first: &str, rest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn running_numbers_become_ranges() {
-        let names = ["w-0", "w-1", "w-3", "master-0", "solo"].map(str::to_owned);
-        assert_eq!(ranges(&names), "solo, master-0, w 0-1,3");
-    }
 
     #[test]
     fn lines_fit_eighty_columns() {

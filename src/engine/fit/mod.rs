@@ -22,7 +22,7 @@ use crate::world::model::Room;
 
 pub use host_ports::ports_conflict;
 pub(crate) use node_affinity::term_matches;
-pub use resources::is_gpu;
+pub use resources::{is_gpu, offers_gpus};
 pub use taints::tolerates;
 
 /// The first rule, room aside, by which this node refuses the shape.

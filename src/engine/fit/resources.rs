@@ -12,6 +12,12 @@ pub fn is_gpu(resource: &str) -> bool {
     matches!(resource, "nvidia.com/gpu" | "amd.com/gpu")
 }
 
+/// True when the node has GPUs.
+#[must_use]
+pub fn offers_gpus(node: &NodeFacts) -> bool {
+    node.allocatable.iter().any(|(name, amount)| is_gpu(name) && *amount > 0)
+}
+
 /// Copies for which every requested resource suffices; a request of zero asks for nothing. Volumes that pods share
 /// count once, with the first copy.
 pub(super) fn slots(room: &Room, shape: &Shape) -> u32 {
@@ -41,7 +47,5 @@ pub(super) fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<R
 
 /// One for a pod without GPUs on a node that has some.
 pub(super) fn cost(node: &NodeFacts, shape: &ShapeFacts) -> i64 {
-    let wasted = !shape.requests.keys().any(|name| is_gpu(name))
-        && node.allocatable.iter().any(|(name, amount)| is_gpu(name) && *amount > 0);
-    i64::from(wasted)
+    i64::from(!shape.requests.keys().any(|name| is_gpu(name)) && offers_gpus(node))
 }

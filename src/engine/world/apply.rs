@@ -3,8 +3,8 @@
 use crate::facts::{
     Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, TopologyFacts,
 };
-use crate::gang;
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::{fit, gang};
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
 
@@ -21,13 +21,18 @@ impl World {
             Event::GangUpsert(facts) => self.upsert_gang(facts),
             Event::GangDelete(uid) => self.delete_gang(&uid),
             Event::QueueUpsert(facts) => {
+                self.changes.queues = true;
                 self.queues.insert(facts.name.clone(), facts);
             }
-            Event::QueueDelete(uid) => self.queues.retain(|_, facts| facts.uid != uid),
+            Event::QueueDelete(uid) => {
+                self.changes.queues = true;
+                self.queues.retain(|_, facts| facts.uid != uid);
+            }
             Event::TopologyUpsert(facts) => return self.upsert_topology(facts),
             Event::TopologyDelete(uid) => {
                 self.topologies.retain(|_, facts| facts.uid != uid);
                 self.trees_dirty = true;
+                self.changes.all = true;
             }
             Event::NamespaceUpsert(name, labels) => self.label_namespace(&name, Some(labels)),
             Event::NamespaceDelete(name) => self.label_namespace(&name, None),
@@ -58,10 +63,17 @@ impl World {
             Event::Backoff(uid, until, reason) => {
                 if let Some(gang) = self.gang_mut(&uid) {
                     gang.backoff = (until > now).then_some((until, reason));
+                    gang.parked = None;
                 }
             }
-            Event::Synced => self.synced = true,
-            Event::LeadershipChanged(leading) => self.leading = leading,
+            Event::Synced => {
+                self.synced = true;
+                self.changes.all = true;
+            }
+            Event::LeadershipChanged(leading) => {
+                self.leading = leading;
+                self.changes.all = true;
+            }
         }
         Ok(())
     }
@@ -108,6 +120,8 @@ impl World {
                 NodeIdx(self.nodes.len() as u32 - 1)
             }
         };
+        self.changes.note_new(idx);
+        self.wake_members_on(&facts.name);
         let allocatable = self.amounts_by_column(&facts.allocatable);
         self.rooms.tallies_mut().label(idx, &facts.labels);
         self.node_by_name.insert(facts.name.clone(), idx);
@@ -133,6 +147,9 @@ impl World {
         let Some(name) = self.node_name_by_uid.remove(uid) else { return };
         let Some(idx) = self.node_by_name.remove(&name) else { return };
         self.nodes[idx.at()] = None;
+        self.wake_members_on(&name);
+        // Whoever takes this index next is a new node: all its room is a gain.
+        self.changes.note_new(idx);
         self.rooms.set(idx, None, false);
         self.rooms.tallies_mut().label(idx, &std::collections::BTreeMap::new());
         self.trees_dirty = true;
@@ -157,6 +174,7 @@ impl World {
         if self.topologies.get(&facts.name) != Some(&facts) {
             self.topologies.insert(facts.name.clone(), facts);
             self.trees_dirty = true;
+            self.changes.all = true;
         }
         Ok(())
     }
@@ -382,7 +400,7 @@ impl World {
             }
         let (subs, problems) = gang::build_tree(&facts);
         let mut gang =
-            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None };
+            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, parked: None };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -416,11 +434,16 @@ impl World {
 
     fn note_waiting(&mut self, key: &ObjectKey) {
         let Some(idx) = self.gang_by_key.get(key).copied() else { return };
-        if self.waiting_pods.contains_key(key) {
+        let waits = self.waiting_pods.contains_key(key);
+        if waits {
             self.waiting.insert(idx);
         } else {
             self.waiting.remove(&idx);
-            if let Some(gang) = self.gangs[idx.at()].as_mut() {
+        }
+        if let Some(gang) = self.gangs[idx.at()].as_mut() {
+            // Its own pods changed: what it waited for may be another thing now.
+            gang.parked = None;
+            if !waits {
                 gang.reasons.clear();
             }
         }
@@ -464,6 +487,8 @@ fn same_but_allocatable(a: &NodeFacts, b: &NodeFacts) -> bool {
         && a.taints == b.taints
         && a.unschedulable == b.unschedulable
         && a.ready == b.ready
+        // A soft rule keeps pods without GPUs off nodes that offer some.
+        && fit::offers_gpus(a) == fit::offers_gpus(b)
 }
 
 /// The key of the gang a pod names.

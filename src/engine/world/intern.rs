@@ -6,7 +6,7 @@
 //! shape); so does a change of a namespace's labels, for the pods in it. Terms
 //! and shapes are kept once made: their number is that of distinct rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{PodFacts, PodTerm, ShapeFacts, SpreadFacts};
 use crate::fit::selectors::belongs;
@@ -193,6 +193,7 @@ impl World {
         if self.registry.anywhere.is_empty() {
             return;
         }
+        self.changes.all = true;
         for at in 0..self.pods.len() {
             if self.pods[at].as_ref().is_some_and(|pod| pod.facts.namespace == name) {
                 self.reintern(PodIdx(at as u32));
@@ -206,9 +207,12 @@ impl World {
     }
 
     /// Counts by term and domain as text, independent of the order in which terms came.
+    /// Terms that no pod has any more are left out.
     pub(super) fn counts_digest(&self) -> String {
+        let used: BTreeSet<TermIdx> =
+            self.pods.iter().flatten().flat_map(|pod| self.shapes[pod.shape.at()].terms.own()).collect();
         let mut lines: Vec<String> = Vec::new();
-        for (term, idx) in &self.registry.by_term {
+        for (term, idx) in self.registry.by_term.iter().filter(|(_, idx)| used.contains(idx)) {
             for (name, mark) in
                 [("in", Mark::Member(*idx)), ("avoided", Mark::Avoids(*idx)), ("liked", Mark::Likes(*idx))]
             {

@@ -10,6 +10,7 @@ pub mod model;
 mod queues;
 mod report;
 pub mod volumes;
+pub(crate) mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +66,10 @@ pub struct World {
     pub(crate) waiting: BTreeSet<GangIdx>,
     /// Something changed since the last pass.
     pub(crate) dirty: bool,
+    /// What changed since the last pass, as far as it can let a parked gang go on.
+    pub(crate) changes: wake::Changes,
+    /// Counts events and commits: verdicts made at another count may be out of date.
+    pub(crate) version: u64,
     /// Initial lists are complete.
     pub(crate) synced: bool,
     /// This process may decide.
@@ -81,6 +86,21 @@ pub struct Rejected {
     pub field: String,
     /// What is wrong and what is allowed.
     pub message: String,
+}
+
+/// Room of one node, for drawings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRoom {
+    /// Its name.
+    pub name: String,
+    /// GPUs that it has.
+    pub gpus: i64,
+    /// GPUs in use.
+    pub gpus_used: i64,
+    /// Milli-cores that it has.
+    pub cpu_millis: i64,
+    /// Milli-cores in use.
+    pub cpu_millis_used: i64,
 }
 
 /// Capacity of one domain, for `tree` and metrics.
@@ -109,6 +129,7 @@ impl World {
     /// `Rejected` names the object and field that cannot be used.
     pub fn apply(&mut self, event: Event, now: Millis) -> Result<(), Rejected> {
         self.dirty = true;
+        self.version += 1;
         self.apply_event(event, now)
     }
 
@@ -179,6 +200,7 @@ impl World {
     }
 
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
+        self.changes.note_room(idx, self.rooms.room(idx));
         let room = self.nodes[idx.at()].as_ref().map(|node| self.room_of(node));
         self.rooms.set(idx, room, false);
     }

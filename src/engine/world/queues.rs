@@ -66,6 +66,7 @@ impl World {
     pub(super) fn uncharge(&mut self, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_mut() else { return };
         if let Some((queue, charge)) = pod.charged.take() {
+            self.changes.note_charges(&self.charged);
             let total = self.charged.entry(queue).or_default();
             for slot in 0..3 {
                 total[slot] = total[slot].saturating_sub(charge[slot]);

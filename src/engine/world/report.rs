@@ -7,7 +7,7 @@ use crate::outcome::{DomainPath, GangReport, GangState, PodState};
 use crate::place::Solver;
 use crate::policy::Policy;
 use crate::world::model::{Gang, PlaceState, Pod};
-use crate::world::{DomainCapacity, World};
+use crate::world::{DomainCapacity, NodeRoom, World};
 
 impl World {
     /// Reports of every gang, by namespace and name.
@@ -91,6 +91,15 @@ impl World {
         Some(nodes)
     }
 
+    /// UID of the gang of a live pod that has a place, and the place: what `bound` counts.
+    #[must_use]
+    pub fn live_place(&self, uid: &str) -> Option<(String, String)> {
+        let pod = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref().filter(|pod| pod.live())?;
+        let gang = self.gang_by_key.get(&crate::world::apply::gang_key(&pod.facts)?)?;
+        let gang = self.gangs[gang.at()].as_ref()?;
+        Some((gang.facts.uid.clone(), pod.node.clone()?))
+    }
+
     /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
     #[must_use]
     pub fn domains_of_node(&self, node: &str) -> Vec<(String, DomainPath)> {
@@ -101,6 +110,25 @@ impl World {
                 let tree = &self.trees[tree.at()];
                 let position = tree.position(*idx)?;
                 Some((name.clone(), tree.path(tree.leaf_at(position))))
+            })
+            .collect()
+    }
+
+    /// Room of every node, by name.
+    #[must_use]
+    pub fn node_rooms(&self) -> Vec<NodeRoom> {
+        let sum = |row: &[i64], counts: fn(&str) -> bool| -> i64 {
+            row.iter().zip(&self.columns).filter(|(_, name)| counts(name)).map(|(amount, _)| *amount).sum()
+        };
+        let is_cpu: fn(&str) -> bool = |name| name == "cpu";
+        let nodes = self.node_by_name.values().filter_map(|idx| self.nodes[idx.at()].as_ref());
+        nodes
+            .map(|node| NodeRoom {
+                name: node.facts.name.clone(),
+                gpus: sum(&node.allocatable, crate::fit::is_gpu),
+                gpus_used: sum(&node.used, crate::fit::is_gpu),
+                cpu_millis: sum(&node.allocatable, is_cpu),
+                cpu_millis_used: sum(&node.used, is_cpu),
             })
             .collect()
     }

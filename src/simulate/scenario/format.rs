@@ -290,12 +290,6 @@ pub struct Expect {
     /// Words that the sentence of a gang's blocking reason holds.
     #[serde(default)]
     pub sentence: BTreeMap<String, String>,
-    /// Pods that were evicted.
-    #[serde(default)]
-    pub evicted: Option<Vec<String>>,
-    /// No pod was evicted.
-    #[serde(default)]
-    pub nothing_evicted: Option<bool>,
     /// Pods of this scheduler that have a node.
     #[serde(default)]
     pub bound: Option<usize>,

@@ -1,0 +1,210 @@
+//! What the table and the page have in common: words for states, names in short, the tree of a placement.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use berth_engine::outcome::{GangReport, GangState, QualityStatus};
+
+use crate::simulate::objects::Skipped;
+use crate::simulate::result::{PodResult, SimulationResult};
+
+/// Said when there is nothing to decide.
+pub(super) fn nothing_to_place(result: &SimulationResult) -> Option<String> {
+    if !result.pods.is_empty() || !result.gangs.is_empty() {
+        return None;
+    }
+    Some(match result.foreign_pending {
+        0 => "Nothing to place: no pod or workload in the input names this scheduler.".to_owned(),
+        count => format!("Nothing to place: {count} pending pods name another scheduler; see --scheduler-name."),
+    })
+}
+
+/// Pods by namespace and gang.
+pub(super) fn members(result: &SimulationResult) -> BTreeMap<(&str, &str), Vec<&PodResult>> {
+    let mut members: BTreeMap<(&str, &str), Vec<&PodResult>> = BTreeMap::new();
+    for pod in &result.pods {
+        members.entry((&pod.namespace, &pod.gang)).or_default().push(pod);
+    }
+    members
+}
+
+/// Gangs with something that waits.
+pub(super) fn waiting(result: &SimulationResult) -> Vec<&GangReport> {
+    result.gangs.iter().filter(|gang| !gang.reasons.is_empty() || gang.bound < gang.pods).collect()
+}
+
+/// True for several pods that do not wait for each other.
+pub(super) fn has_no_gang(gang: &GangReport) -> bool {
+    gang.min_member <= 1 && gang.pods > 1
+}
+
+/// A gang's state as people say it.
+pub(super) fn state_word(state: GangState) -> &'static str {
+    match state {
+        GangState::Placed => "placed",
+        GangState::Partial => "below its minimum",
+        GangState::Pending => "pending",
+    }
+}
+
+/// How good the placement is, as the end of a sentence.
+pub(super) fn quality_word(gang: &GangReport) -> &'static str {
+    match gang.quality.as_ref().map(|quality| quality.status) {
+        Some(QualityStatus::Optimal) => ", nothing better exists",
+        Some(QualityStatus::Bounded) => ", near the best",
+        Some(QualityStatus::Unknown) | None => "",
+    }
+}
+
+/// An object that could not be used.
+pub(super) fn skipped_line(skipped: &Skipped) -> String {
+    let field = if skipped.field.is_empty() { String::new() } else { format!(" {}", skipped.field) };
+    let place = format!("{} document {}", skipped.place.file, skipped.place.document);
+    format!("skipped {} ({place}){field}: {}", skipped.object, skipped.message)
+}
+
+/// The topology that a gang was placed on; empty when none.
+pub(super) fn topology(gang: &GangReport) -> &str {
+    gang.quality.as_ref().map_or("", |quality| quality.topology.as_str())
+}
+
+/// The levels of a place above the node, as (label, value): those of the topology named, or else of any.
+pub(super) fn levels<'a>(
+    domains: &'a BTreeMap<String, Vec<(String, String)>>,
+    topology: &str,
+) -> impl Iterator<Item = &'a (String, String)> {
+    let path = domains.get(topology).or_else(|| domains.values().next());
+    path.into_iter().flatten().filter(|(level, _)| level != "kubernetes.io/hostname")
+}
+
+/// How people call a gang: the workload that they wrote.
+pub(super) fn title(gang: &GangReport) -> String {
+    let name = if gang.owner.is_empty() {
+        format!("PodGroup/{}", gang.key.name)
+    } else {
+        gang.owner.clone()
+    };
+    match gang.key.namespace.as_str() {
+        "" | "default" => name,
+        namespace => format!("{name} in {namespace}"),
+    }
+}
+
+/// What a person may have forgotten.
+pub(super) fn hint(gang: &GangReport) -> String {
+    let how = if gang.owner.starts_with("Job/") {
+        " (annotation kai.scheduler/batch-min-member)"
+    } else {
+        ""
+    };
+    format!(
+        "hint: {} has {} pods and a minimum of 1: no gang protects it{how}.",
+        title(gang),
+        gang.pods
+    )
+}
+
+/// A domain with the pods in it; the leaves are nodes.
+#[derive(Default)]
+pub(super) struct Domain {
+    pub(super) below: BTreeMap<String, Domain>,
+    pub(super) pods: Vec<String>,
+}
+
+impl Domain {
+    /// The placement of a gang.
+    pub(super) fn of(gang: &GangReport, pods: &[&PodResult]) -> Self {
+        let mut tree = Self::default();
+        for pod in pods {
+            let Some(node) = &pod.node else { continue };
+            let path = levels(&pod.domains, topology(gang)).map(|(_, value)| value);
+            let path: Vec<String> = path.chain([node]).cloned().collect();
+            tree.insert(&path, &pod.name);
+        }
+        tree
+    }
+
+    fn insert(&mut self, path: &[String], pod: &str) {
+        match path.split_first() {
+            None => self.pods.push(pod.to_owned()),
+            Some((first, rest)) => self.below.entry(first.clone()).or_default().insert(rest, pod),
+        }
+    }
+
+    /// Every pod at or below.
+    pub(super) fn all(&self) -> Vec<String> {
+        let below = self.below.values().flat_map(Domain::all);
+        self.pods.iter().cloned().chain(below).collect()
+    }
+}
+
+/// The last line.
+pub(super) fn summary(result: &SimulationResult) -> String {
+    let waiting = result.gangs.len() - result.gangs_placed();
+    let mut text = format!(
+        "{} of {} pods have a node, {} pending; {} gang{} placed, {waiting} pending",
+        result.bound(),
+        result.pods.len(),
+        result.pending(),
+        result.gangs_placed(),
+        if result.gangs_placed() == 1 { "" } else { "s" },
+    );
+    if !result.skipped.is_empty() {
+        let _ = write!(text, "; {} skipped", result.skipped.len());
+    }
+    text.push('.');
+    text
+}
+
+/// Names with running numbers as ranges: `worker 0-3`, `r1-[0-2]`.
+pub(super) fn ranges(names: &[String]) -> String {
+    let mut groups: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for name in names {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = &name[stem.len()..];
+        match digits.parse::<u64>() {
+            Ok(number) if !stem.is_empty() && (digits == "0" || !digits.starts_with('0')) => {
+                groups.entry(stem).or_default().push(number)
+            }
+            _ => parts.push(name.clone()),
+        }
+    }
+    for (stem, mut numbers) in groups {
+        numbers.sort_unstable();
+        let runs = runs(&numbers);
+        let single = numbers.len() == 1;
+        let word = stem.strip_suffix('-').filter(|word| !word.is_empty() && !single);
+        parts.push(word.map_or_else(|| format!("{stem}{runs}"), |word| format!("{word} {runs}")));
+    }
+    parts.join(", ")
+}
+
+fn runs(numbers: &[u64]) -> String {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match parts.last_mut() {
+            Some((_, end)) if *number == end.saturating_add(1) => *end = *number,
+            _ => parts.push((*number, *number)),
+        }
+    }
+    let part = |(start, end): &(u64, u64)| {
+        if start == end {
+            start.to_string()
+        } else {
+            format!("{start}-{end}")
+        }
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_numbers_become_ranges() {
+        let names = ["w-0", "w-1", "w-3", "master-0", "solo"].map(str::to_owned);
+        assert_eq!(ranges(&names), "solo, master-0, w 0-1,3");
+    }
+}

@@ -1,0 +1,387 @@
+//! Who may write: a Lease (coordination.k8s.io) in one namespace, and the fence that every write looks at.
+//!
+//! [`Elector`] is the state machine: the Lease as it was read and the moment go in, what to do comes out; it knows no client
+//! and no clock. [`Leadership`] makes the requests. Guarantees: nobody takes a Lease before it stood unchanged for its whole
+//! duration by his own clock; a leader stops writing [`RENEW_DEADLINE`] after the *start* of its last successful renewal; and
+//! [`RENEW_DEADLINE`] plus the longest Binding ([`crate::bind::REQUEST_TIMEOUT`]) is not longer than the Lease. So when a
+//! successor lists, nothing of its predecessor is on its way any more. Clocks of two machines are never compared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
+use tracing::{info, warn};
+
+use crate::bind::REQUEST_TIMEOUT;
+
+/// How long a Lease stands without a sign of life: what a crash costs. The customary value.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// A leader that could not renew for this long stops writing.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often the Lease is renewed, or looked at by those who wait.
+const RETRY: Duration = Duration::from_secs(2);
+
+const _: () = assert!(RENEW_DEADLINE.as_secs() + REQUEST_TIMEOUT.as_secs() <= LEASE_DURATION.as_secs());
+
+/// Milliseconds of this process's own clock.
+type Millis = i64;
+
+fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// Whether this process may write now. Cheap to clone and to ask.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    start: Instant,
+    until: Arc<AtomicI64>,
+}
+
+impl Fence {
+    /// One that always lets pass: somebody else sees to it that one process runs at a time.
+    #[must_use]
+    pub fn open() -> Self {
+        Self { start: Instant::now(), until: Arc::new(AtomicI64::new(Millis::MAX)) }
+    }
+
+    /// One that lets nothing pass until leadership is won.
+    #[must_use]
+    pub fn shut() -> Self {
+        Self { start: Instant::now(), until: Arc::new(AtomicI64::new(Millis::MIN)) }
+    }
+
+    /// Whether a write may leave now.
+    #[must_use]
+    pub fn lets_pass(&self) -> bool {
+        self.now() < self.until.load(Ordering::Acquire)
+    }
+
+    /// Whether no Lease moves it.
+    #[must_use]
+    pub fn is_always_open(&self) -> bool {
+        self.until.load(Ordering::Acquire) == Millis::MAX
+    }
+
+    fn now(&self) -> Millis {
+        millis(self.start.elapsed())
+    }
+
+    fn set(&self, until: Millis) {
+        self.until.store(until, Ordering::Release);
+    }
+}
+
+/// What of a Lease matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who holds it; empty when it was given back.
+    pub holder: String,
+    /// The resource version: it changes with every sign of life.
+    pub version: String,
+    /// For how long it stands without one.
+    pub duration: i64,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is none: create it.
+    Create,
+    /// It is free: write it with our name.
+    Take,
+    /// It is ours: write it again.
+    Renew,
+    /// Somebody else holds it.
+    Wait,
+    /// It was ours and is not any more.
+    Lost,
+}
+
+/// The state machine of one candidate.
+#[derive(Clone, Debug)]
+pub struct Elector {
+    identity: String,
+    /// The Lease of somebody else as last seen, and since when it looks like that.
+    seen: Option<(Record, Millis)>,
+    /// Start of the last successful write of our name.
+    renewed: Option<Millis>,
+}
+
+impl Elector {
+    /// A candidate that has seen nothing yet.
+    #[must_use]
+    pub fn new(identity: &str) -> Self {
+        Self { identity: identity.to_owned(), seen: None, renewed: None }
+    }
+
+    /// What follows from the Lease as it was just read.
+    pub fn step(&mut self, found: Option<&Record>, now: Millis) -> Step {
+        if self.renewed.is_some() && self.writes_until() <= now {
+            return Step::Lost;
+        }
+        let Some(found) = found else {
+            // Deleted while somebody else held it: he may not have noticed yet.
+            let waits = self.seen.as_ref().is_some_and(|(record, since)| now - since < record.duration);
+            return if waits { Step::Wait } else { Step::Create };
+        };
+        if found.holder == self.identity {
+            return Step::Renew;
+        }
+        if self.renewed.is_some() {
+            return Step::Lost;
+        }
+        if found.holder.is_empty() {
+            return Step::Take;
+        }
+        match &self.seen {
+            Some((record, since)) if record.version == found.version => {
+                if now - since >= found.duration.max(millis(LEASE_DURATION)) { Step::Take } else { Step::Wait }
+            }
+            _ => {
+                self.seen = Some((found.clone(), now));
+                Step::Wait
+            }
+        }
+    }
+
+    /// Our name was written by a request that left at this moment.
+    pub fn written(&mut self, left_at: Millis) {
+        self.renewed = Some(left_at);
+    }
+
+    /// Until when we may write.
+    #[must_use]
+    pub fn writes_until(&self) -> Millis {
+        self.renewed.map_or(Millis::MIN, |renewed| renewed.saturating_add(millis(RENEW_DEADLINE)))
+    }
+}
+
+/// The Lease in the API, and our part in it.
+pub struct Leadership {
+    leases: Api<Lease>,
+    name: String,
+    elector: Elector,
+    fence: Fence,
+    /// How the last look failed, so that each failure is told once.
+    complaint: String,
+}
+
+impl Leadership {
+    /// A candidate for the Lease of this name; `fence` opens when it leads.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str, fence: Fence) -> Self {
+        let leases = Api::namespaced(client, namespace);
+        Self { leases, name: name.to_owned(), elector: Elector::new(identity), fence, complaint: String::new() }
+    }
+
+    /// Returns when this process leads.
+    pub async fn acquire(&mut self) {
+        let mut waited = false;
+        while self.turn().await != Some(true) {
+            if !waited {
+                waited = true;
+                info!(lease = %self.name, identity = %self.elector.identity, "standing by until the Lease is free");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        info!(lease = %self.name, identity = %self.elector.identity, "leading");
+    }
+
+    /// Renews until leadership is lost; returns then. Stop it by dropping.
+    pub async fn keep(&mut self) {
+        loop {
+            tokio::time::sleep(RETRY).await;
+            if self.turn().await == Some(false) {
+                self.fence.set(Millis::MIN);
+                return;
+            }
+        }
+    }
+
+    /// Gives the Lease back, so that a successor need not wait. Call it when nothing is in flight any more.
+    pub async fn release(mut self) {
+        self.fence.set(Millis::MIN);
+        if let Ok(Ok(Some(lease))) = tokio::time::timeout(REQUEST_TIMEOUT, self.leases.get_opt(&self.name)).await
+            && self.elector.step(Some(&record(&lease)), self.fence.now()) == Step::Renew
+        {
+            let written = self.write(Some(lease), "").await;
+            info!(lease = %self.name, given_back = written.is_ok(), "Lease released");
+        }
+    }
+
+    /// One look and what follows. Whether we lead; `None` when that is not known or somebody else does.
+    async fn turn(&mut self) -> Option<bool> {
+        let left_at = self.fence.now();
+        let result = match tokio::time::timeout(REQUEST_TIMEOUT, self.try_turn(left_at)).await {
+            Ok(result) => result.map_err(|error| error.to_string()),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
+        match result {
+            Ok(state) => {
+                self.complaint.clear();
+                state
+            }
+            Err(error) => {
+                if self.complaint != error {
+                    warn!(lease = %self.name, error, "the Lease could not be read or written; trying again");
+                    self.complaint = error;
+                }
+                // Without an answer the deadline decides.
+                let leads = self.elector.renewed.is_some();
+                (leads && self.elector.writes_until() <= self.fence.now()).then_some(false)
+            }
+        }
+    }
+
+    async fn try_turn(&mut self, left_at: Millis) -> Result<Option<bool>, Error> {
+        let found = self.leases.get_opt(&self.name).await?;
+        let step = self.elector.step(found.as_ref().map(record).as_ref(), self.fence.now());
+        match step {
+            Step::Wait => return Ok(None),
+            Step::Lost => return Ok(Some(false)),
+            Step::Create | Step::Take | Step::Renew => {}
+        }
+        let identity = self.elector.identity.clone();
+        match self.write(found, &identity).await {
+            Ok(()) => {
+                self.elector.written(left_at);
+                self.fence.set(self.elector.writes_until());
+                Ok(Some(true))
+            }
+            // Somebody was faster: the next look says who.
+            Err(Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write(&self, found: Option<Lease>, holder: &str) -> Result<(), Error> {
+        let now = MicroTime(Timestamp::now());
+        let is_new = found.is_none();
+        let mut lease = found.unwrap_or_default();
+        lease.metadata.name = Some(self.name.clone());
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(holder) && !holder.is_empty() {
+            spec.acquire_time = Some(now.clone());
+            spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(i32::from(!is_new)));
+        }
+        spec.holder_identity = Some(holder.to_owned());
+        spec.lease_duration_seconds = i32::try_from(LEASE_DURATION.as_secs()).ok();
+        spec.renew_time = Some(now);
+        let parameters = PostParams::default();
+        if is_new {
+            self.leases.create(&parameters, &lease).await?;
+        } else {
+            // The resource version that was read goes along: of two writers one is refused.
+            self.leases.replace(&self.name, &parameters, &lease).await?;
+        }
+        Ok(())
+    }
+}
+
+fn record(lease: &Lease) -> Record {
+    let spec = lease.spec.as_ref();
+    Record {
+        holder: spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
+        version: lease.metadata.resource_version.clone().unwrap_or_default(),
+        duration: i64::from(spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or_default()).saturating_mul(1_000),
+    }
+}
+
+/// A name for this process that no other has: host, and a number of the moment and the process.
+#[must_use]
+pub fn identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+    let host = host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).unwrap_or_else(|| "berth".to_owned());
+    format!("{host}_{}_{:x}", std::process::id(), crate::clock::now_millis())
+}
+
+/// The Lease of a scheduler name: two Berths with different names do not exclude each other.
+#[must_use]
+pub fn lease_name(scheduler_name: &str) -> String {
+    format!("berth-{scheduler_name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_api::{FakeApi, failure};
+    use serde_json::json;
+
+    fn held_by(holder: &str, version: &str) -> Record {
+        Record { holder: holder.to_owned(), version: version.to_owned(), duration: 15_000 }
+    }
+
+    #[test]
+    fn a_free_lease_is_taken_at_once() {
+        assert_eq!(Elector::new("me").step(None, 0), Step::Create);
+        assert_eq!(Elector::new("me").step(Some(&held_by("", "1")), 0), Step::Take);
+    }
+
+    #[test]
+    fn a_held_lease_is_taken_when_it_stood_still_for_its_whole_duration() {
+        let mut elector = Elector::new("me");
+        assert_eq!(elector.step(Some(&held_by("you", "1")), 0), Step::Wait);
+        assert_eq!(elector.step(Some(&held_by("you", "1")), 14_999), Step::Wait);
+        assert_eq!(elector.step(Some(&held_by("you", "2")), 15_000), Step::Wait, "a sign of life");
+        assert_eq!(elector.step(Some(&held_by("you", "2")), 29_999), Step::Wait);
+        assert_eq!(elector.step(Some(&held_by("you", "2")), 30_000), Step::Take);
+    }
+
+    #[test]
+    fn a_deleted_lease_does_not_shorten_the_wait() {
+        let mut elector = Elector::new("me");
+        elector.step(Some(&held_by("you", "1")), 0);
+        assert_eq!([elector.step(None, 14_000), elector.step(None, 15_000)], [Step::Wait, Step::Create]);
+    }
+
+    #[test]
+    fn a_leader_renews_and_loses_by_another_or_by_time() {
+        let mut elector = Elector::new("me");
+        assert_eq!(elector.writes_until(), Millis::MIN);
+        elector.written(1_000);
+        assert_eq!(elector.writes_until(), 11_000);
+        assert_eq!(elector.step(Some(&held_by("me", "1")), 10_999), Step::Renew);
+        assert_eq!(elector.clone().step(Some(&held_by("me", "1")), 11_000), Step::Lost, "it may be another's by now");
+        assert_eq!(elector.step(Some(&held_by("you", "2")), 2_000), Step::Lost);
+    }
+
+    #[test]
+    fn the_fence_follows() {
+        assert!(Fence::open().lets_pass());
+        let fence = Fence::shut();
+        assert!(!fence.lets_pass());
+        fence.set(fence.now() + 60_000);
+        assert!(fence.lets_pass());
+        fence.set(fence.now());
+        assert!(!fence.lets_pass());
+    }
+
+    #[tokio::test]
+    async fn of_two_that_create_it_one_leads() {
+        let api = FakeApi::start(|asked| match asked.method.as_str() {
+            "GET" => failure(404, "not found"),
+            _ => failure(409, "somebody was faster"),
+        })
+        .await;
+        let fence = Fence::shut();
+        let mut loser = Leadership::new(api.client.clone(), "ns", "berth", "me", fence.clone());
+        assert_eq!(loser.turn().await, None);
+        assert!(!fence.lets_pass());
+        let api = FakeApi::start(|asked| match asked.method.as_str() {
+            "GET" => failure(404, "not found"),
+            _ => (201, json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "berth"}})),
+        })
+        .await;
+        let mut winner = Leadership::new(api.client.clone(), "ns", "berth", "me", fence.clone());
+        assert_eq!(winner.turn().await, Some(true));
+        assert!(fence.lets_pass());
+        assert_eq!(api.asked()[1].body["spec"]["holderIdentity"], "me");
+    }
+}
