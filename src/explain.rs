@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 29] = [
+    const PROBLEMS: [&str; 33] = [
         "ClaimInUse",
         "ClaimLost",
         "ClaimNotBound",
@@ -282,17 +282,21 @@ mod tests {
         "VolumeNotFound",
         "DuplicateSubgroup",
         "InvalidDuration",
+        "InvalidField",
+        "InvalidGang",
         "InvalidMemberLabel",
         "InvalidMinMember",
         "InvalidMinSubGroup",
         "InvalidPolicy",
         "InvalidPreemptibility",
         "InvalidReplicas",
+        "InvalidSegmentLevels",
         "InvalidSegmentSize",
         "InvalidSize",
         "LevelWithoutTopology",
         "MinMemberIgnored",
         "PreferredAboveRequired",
+        "SegmentsWithoutIndex",
         "SubgroupCycle",
         "TopologyIgnored",
         "UnknownLevel",

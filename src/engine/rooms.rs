@@ -571,3 +571,14 @@ pub struct Context<'a> {
     /// Claims, volumes and classes.
     pub volumes: &'a Volumes,
 }
+
+/// Takes room for one pod of the shape.
+pub(crate) fn occupy(room: &mut Room, shape: &Shape) {
+    for (column, amount) in &shape.requests {
+        if room.free.len() <= *column {
+            room.free.resize(column + 1, 0);
+        }
+        room.free[*column] = room.free[*column].saturating_sub(*amount);
+    }
+    room.ports.extend(shape.facts.host_ports.iter().cloned());
+}

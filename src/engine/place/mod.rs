@@ -11,11 +11,13 @@
 
 pub(crate) mod build;
 pub(crate) mod candidates;
+mod collect;
 mod cost;
 mod coupled;
 pub(crate) mod exact;
 pub(crate) mod quality;
 pub(crate) mod search;
+mod state;
 pub(crate) mod task;
 
 use crate::facts::NodeFacts;
@@ -124,7 +126,8 @@ impl<'a> Solver<'a> {
             let shape = &self.shapes[idx.at()];
             let open = shape.drawn_terms().any(member);
             let tallies = self.rooms.tallies();
-            let apart = shape.terms.anti.iter().any(|term| member(*term) && !tallies.one_node_each(*term));
+            let unlike = shapes.len() > 1;
+            let apart = shape.terms.anti.iter().any(|term| member(*term) && (unlike || !tallies.one_node_each(*term)));
             coupled |= open || apart || self.world.volumes.couples(&shape.volumes);
             self.rooms.freeze(*idx, shape, open);
         }
@@ -217,6 +220,8 @@ impl<'a> Solver<'a> {
                     slots: if open { self.rooms.node_slots(shape, node) } else { 0 },
                     soft: self.rooms.soft_cost(shape, node),
                     live: 0,
+                    beside: [exact::NO_ROOM; exact::MAX_GUESTS],
+                    guest_soft: 0,
                     load: if spread { self.load(shape, node) } else { 0 },
                 }
             })
@@ -232,6 +237,33 @@ impl<'a> Solver<'a> {
             }
         }
         spots
+    }
+
+    /// Fills in how many pods fit next to guests on every node of the domain.
+    pub(crate) fn add_guests(
+        &mut self,
+        spots: &mut [exact::Spot],
+        shapes: (ShapeIdx, ShapeIdx),
+        n: usize,
+        at: (TreeIdx, DomainIdx),
+    ) {
+        let (shape, guest) = shapes;
+        let (tree, domain) = at;
+        self.ready(guest, tree);
+        let (entry, guest_entry) = (&self.shapes[shape.at()], &self.shapes[guest.at()]);
+        for (spot, position) in spots.iter_mut().zip(self.trees[tree.at()].positions(domain)) {
+            let node = self.trees[tree.at()].order[position];
+            spot.guest_soft = self.rooms.soft_cost(guest, node);
+            let fits = (self.rooms.node_slots(guest, node) as usize).min(n);
+            let Some(room) = self.rooms.room(node).filter(|_| fits > 0) else { continue };
+            let open = self.rooms.eligible(shape, node);
+            let mut room = room.clone();
+            for beside in &mut spot.beside[..fits] {
+                crate::rooms::occupy(&mut room, guest_entry);
+                // A node that refuses the pods may still take the guest.
+                *beside = if open { crate::fit::slots(&room, entry).min(spot.slots) } else { 0 };
+            }
+        }
     }
 
     /// Copies' worth of room in use on a node, in units of the shape's scarcest request.

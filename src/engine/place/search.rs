@@ -39,7 +39,10 @@ impl Solver<'_> {
         };
         for domain in domains {
             self.steps += 1;
-            let spots = self.spots(uniform.shape, &region, tree, domain, &root.live);
+            let mut spots = self.spots(uniform.shape, &region, tree, domain, &root.live);
+            if let Some((guest, pods)) = &uniform.guests {
+                self.add_guests(&mut spots, (uniform.shape, *guest), pods.len(), (tree, domain));
+            }
             let instance = Instance {
                 tree: &self.trees[tree.at()],
                 top: domain,
@@ -63,6 +66,9 @@ impl Solver<'_> {
                     }
                     put(&uniform.short, &chosen.short);
                     put(&uniform.loose, &chosen.loose);
+                    if let Some((_, pods)) = &uniform.guests {
+                        put(pods, &chosen.guests);
+                    }
                     return Some(Ok(Plan { places, containing: (tree, domain), proven: true }));
                 }
             }
