@@ -87,6 +87,10 @@ fn head(reason: &Reason) -> String {
         }
         Code::NotEnoughRoom => format!("{who}needs {needed}; {best} has room for {}", reason.has),
         Code::NoNodeMatches => format!("{who}fits no node, even an empty one"),
+        Code::PodRulesUnmet => format!(
+            "{who}needs {needed}; there is room, but rules about other pods (affinity, anti-affinity, spread) allow no \
+             placement of all"
+        ),
         Code::NotFoundWithinBudget => {
             "no placement was found within the search budget; that is no proof that there is none".to_owned()
         }
@@ -180,6 +184,13 @@ pub fn rule(rule: &Rule) -> String {
         Rule::NotReady => "not ready".to_owned(),
         Rule::HostPort(port) => format!("host port {port} taken"),
         Rule::MissingLabel(label) => format!("no label {label}"),
+        Rule::VolumeNode => "a volume of the pod cannot be reached".to_owned(),
+        Rule::NoVolume => "no volume for a claim of the pod".to_owned(),
+        Rule::VolumeLimit(driver) => format!("no more volumes of {driver}"),
+        Rule::PodAffinity(key) => format!("no pod that the affinity asks for in its {key}"),
+        Rule::PodAntiAffinity(key) => format!("a pod that the anti-affinity avoids in its {key}"),
+        Rule::AntiAffinityOfOthers => "a pod there has an anti-affinity against this one".to_owned(),
+        Rule::TopologySpread(key) => format!("spread over {key} would be uneven"),
     }
 }
 
@@ -259,15 +270,27 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 22] = [
+    const PROBLEMS: [&str; 35] = [
+        "ClaimInUse",
+        "ClaimLost",
+        "ClaimNotBound",
+        "ClaimNotFound",
+        "ClaimNotOwned",
+        "ClaimTerminating",
+        "StorageClassNotFound",
+        "TooManyClaims",
+        "VolumeNotFound",
         "DuplicateSubgroup",
         "InvalidDuration",
+        "InvalidField",
+        "InvalidGang",
         "InvalidMemberLabel",
         "InvalidMinMember",
         "InvalidMinSubGroup",
         "InvalidPolicy",
         "InvalidPreemptibility",
         "InvalidReplicas",
+        "InvalidSegmentLevels",
         "InvalidSegmentSize",
         "InvalidSize",
         "LevelWithoutTopology",
@@ -275,6 +298,7 @@ mod tests {
         "OwnerForbidden",
         "PodGroupNotFound",
         "PreferredAboveRequired",
+        "SegmentsWithoutIndex",
         "SubgroupCycle",
         "TopologyIgnored",
         "UnknownLevel",

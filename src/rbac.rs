@@ -1,8 +1,12 @@
 //! The rights that `berth run` needs, as data: the manifest of `berth generate rbac` is made from it, and an end-to-end test
 //! runs Berth with exactly these. Who adds a request to `bind`, `status`, `cluster` or `leader` adds its right here.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
+use crate::cluster::store::base_kinds;
+use crate::grouping::kinds::KINDS;
 use crate::leader::lease_name;
 
 /// What to make the manifest for.
@@ -22,15 +26,36 @@ pub struct Options<'a> {
 
 const WATCH: &[&str] = &["list", "watch"];
 
-/// Kinds of owners: those that grouping knows, and others that are common between them and a pod. `get` is for the time when
-/// list or watch is taken away: then each owner is read once.
-const OWNERS: &[(&str, &[&str])] = &[
-    ("", &["replicationcontrollers"]),
-    ("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"]),
-    ("batch", &["cronjobs", "jobs"]),
-    ("kubeflow.org", &["pytorchjobs"]),
-    ("leaderworkerset.x-k8s.io", &["leaderworkersets"]),
+/// Kinds that stand between a pod and the kinds that grouping knows, or own pods by themselves.
+const MORE_OWNERS: &[(&str, &str)] = &[
+    ("", "replicationcontrollers"),
+    ("apps", "daemonsets"),
+    ("grove.io", "podcliques"),
+    ("grove.io", "podcliquescalinggroups"),
+    ("serving.knative.dev", "configurations"),
+    ("serving.knative.dev", "revisions"),
 ];
+
+/// The plural of a kind, as resources of the API are named.
+fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    match lower.strip_suffix('s') {
+        Some(_) => format!("{lower}es"),
+        None => lower.strip_suffix('y').map_or_else(|| format!("{lower}s"), |stem| format!("{stem}ies")),
+    }
+}
+
+/// Kinds of owners by group: those that grouping knows, and others that are common between them and a pod.
+fn owners() -> BTreeMap<&'static str, BTreeSet<String>> {
+    let mut owners: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for kind in KINDS.iter().filter(|kind| kind.kind != "Pod") {
+        owners.entry(kind.group).or_default().insert(plural(kind.kind));
+    }
+    for (group, resource) in MORE_OWNERS {
+        owners.entry(group).or_default().insert((*resource).to_owned());
+    }
+    owners
+}
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
@@ -53,8 +78,19 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
     if options.labels_first {
         rules.push(rule("", &["pods"], &["patch"]));
     }
+    // What else is watched from the start: storage, grouping rules.
+    for gvk in base_kinds() {
+        let resource = plural(&gvk.kind);
+        let has = |rule: &Value| rule["apiGroups"] == json!([gvk.group]) && rule["resources"] == json!([resource]);
+        if !rules.iter().any(has) {
+            rules.push(rule(&gvk.group, &[&resource], WATCH));
+        }
+    }
+    // `get` is for the time when list or watch is taken away: then each owner is read once.
     let owner_verbs = &["get", "list", "watch"];
-    rules.extend(OWNERS.iter().map(|(group, resources)| rule(group, resources, owner_verbs)));
+    rules.extend(owners().iter().map(|(group, resources)| {
+        rule(group, &resources.iter().map(String::as_str).collect::<Vec<&str>>(), owner_verbs)
+    }));
     for owner in options.owners {
         let (plural, group) = owner.split_once('.').unwrap_or((owner, ""));
         rules.push(rule(group, &[plural], owner_verbs));
@@ -101,19 +137,17 @@ pub fn manifests(options: &Options<'_>) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grouping::kinds::KINDS;
 
     fn options(owners: &[String]) -> Options<'_> {
         Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, labels_first: false }
     }
 
     #[test]
-    fn every_kind_that_grouping_knows_may_be_read() {
-        for kind in KINDS.iter().filter(|kind| kind.kind != "Pod") {
-            let plural = format!("{}s", kind.kind.to_lowercase());
-            let found = OWNERS.iter().any(|(group, resources)| *group == kind.group && resources.contains(&plural.as_str()));
-            assert!(found, "{} ({})", kind.kind, kind.group);
-        }
+    fn plurals_are_those_of_the_api() {
+        let kinds = ["Job", "StorageClass", "NetworkPolicy", "PodCliqueSet", "CSINode", "RayCluster"];
+        let plurals = ["jobs", "storageclasses", "networkpolicies", "podcliquesets", "csinodes", "rayclusters"];
+        assert_eq!(kinds.map(plural), plurals);
+        assert!(owners()["batch"].contains("jobs") && owners()["apps"].contains("replicasets"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use berth_api::grouping_rule::GroupingRuleSpec;
 use berth_engine::facts::{Millis, Problem};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -46,9 +47,15 @@ impl Blind {
 pub(super) struct OwnerCache {
     by_uid: BTreeMap<String, Arc<Value>>,
     blind: BTreeMap<String, Blind>,
+    /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
+    pub(super) rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
 }
 
 impl Owners for OwnerCache {
+    fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
+        self.rules.values().find(|rule| rule.group == group && rule.kind == kind).cloned()
+    }
+
     fn get(&self, id: &ObjectId) -> OwnerLookup {
         match (self.by_uid.get(&id.uid), self.blind.get(&id.uid)) {
             (Some(object), _) => OwnerLookup::Found(Arc::clone(object)),

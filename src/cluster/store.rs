@@ -15,6 +15,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
@@ -28,19 +29,20 @@ use crate::grouping::ObjectId;
 const MAX_SKIPPED_NAMES: usize = 10_000;
 
 /// Kinds that must be listed before decisions begin.
-const BASE_KINDS: [(&str, &str, &str); 6] = [
+const BASE_KINDS: [(&str, &str, &str); 7] = [
     ("", "v1", "Node"),
     ("", "v1", "Pod"),
     ("scheduling.run.ai", "v2alpha2", "PodGroup"),
     ("scheduling.run.ai", "v2", "Queue"),
     ("kai.scheduler", "v1alpha1", "Topology"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
+    ("berth.scheduler", "v1alpha1", "GroupingRule"),
 ];
 
 /// The kinds to watch from the start.
 #[must_use]
 pub fn base_kinds() -> Vec<Gvk> {
-    BASE_KINDS.iter().map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
+    BASE_KINDS.iter().chain(&StorageKinds::KINDS).map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,7 @@ pub struct Store {
     pub(super) fetching: BTreeSet<String>,
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
+    storage: StorageKinds,
     /// Names of the priority classes by UID.
     class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
@@ -139,6 +142,7 @@ impl Store {
             fetching: BTreeSet::new(),
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            storage: StorageKinds::default(),
             class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
             resources: BTreeSet::new(),
@@ -257,6 +261,16 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => match self.storage.applied(kind, object) {
+                Ok(events) => events.into_iter().for_each(|event| self.tell(event)),
+                Err(StorageError::Unusable(error)) => return Err(error.into()),
+                Err(StorageError::Unreadable(error)) => {
+                    let key = raw::key(object);
+                    let object = format!("{kind} {}/{}", key.namespace, key.name);
+                    return Err(Bad { object, message: error.to_string() });
+                }
+            },
+            ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
             _ => self.owner_applied(uid, object),
         }
         Ok(())
@@ -276,6 +290,10 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => {
+                self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
+            }
+            ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
             _ => self.owners.remove(uid),
         }
     }
@@ -361,7 +379,7 @@ impl Store {
         self.tell_pod(uid);
     }
 
-    fn regroup_all(&mut self) {
+    pub(super) fn regroup_all(&mut self) {
         let pods: Vec<String> = self.pods.keys().cloned().collect();
         for pod in pods {
             self.regroup(&pod);

@@ -44,6 +44,19 @@ pub struct Placement {
     pub node: String,
     /// The node's UID.
     pub node_uid: String,
+    /// Claims that wait for this pod's node, with what was chosen for them.
+    pub volumes: Vec<VolumeChoice>,
+}
+
+/// What was chosen for a claim that waited for its first consumer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeChoice {
+    /// Name of the claim, in the pod's namespace.
+    pub claim: String,
+    /// UID of the claim.
+    pub claim_uid: String,
+    /// The free volume to bind it to; `None` when one is to be provisioned for the node.
+    pub volume: Option<String>,
 }
 
 /// Whether anything better exists for the objective.
@@ -167,6 +180,8 @@ pub enum Code {
     NotEnoughRoom,
     /// No node passes the pod's rules, room aside.
     NoNodeMatches,
+    /// Room exists, but affinity, anti-affinity or spread rules between pods allow no placement of all.
+    PodRulesUnmet,
     /// The search ended before an answer: not a proof.
     NotFoundWithinBudget,
     /// A Binding was refused; waiting before the next try.
@@ -175,7 +190,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 15] = [
+    pub const ALL: [Code; 16] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -189,6 +204,7 @@ impl Code {
         Code::SubgroupsDoNotFitTogether,
         Code::NotEnoughRoom,
         Code::NoNodeMatches,
+        Code::PodRulesUnmet,
         Code::NotFoundWithinBudget,
         Code::BindRefused,
     ];
@@ -210,6 +226,7 @@ impl Code {
             Code::SubgroupsDoNotFitTogether => "SubgroupsDoNotFitTogether",
             Code::NotEnoughRoom => "NotEnoughRoom",
             Code::NoNodeMatches => "NoNodeMatches",
+            Code::PodRulesUnmet => "PodRulesUnmet",
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
         }
@@ -226,6 +243,7 @@ impl Code {
                 | Code::SubgroupsDoNotFitTogether
                 | Code::NotEnoughRoom
                 | Code::NoNodeMatches
+                | Code::PodRulesUnmet
                 | Code::NotFoundWithinBudget
         )
     }
@@ -338,8 +356,22 @@ pub enum Rule {
     NotReady,
     /// A host port is taken (its number).
     HostPort(i32),
-    /// The node has no label of the level.
+    /// The node has no label of the level, or of a rule's topology key.
     MissingLabel(String),
+    /// A bound volume cannot be reached from the node (its affinity or zone).
+    VolumeNode,
+    /// No free volume for a claim is reached from the node, and none can be made for it.
+    NoVolume,
+    /// The node takes no more volumes of a driver (its name).
+    VolumeLimit(String),
+    /// No pod that the required pod affinity asks for is in the node's domain (its topology key).
+    PodAffinity(String),
+    /// A pod that the required anti-affinity avoids is in the node's domain (its topology key).
+    PodAntiAffinity(String),
+    /// A pod in one of the node's domains has an anti-affinity against this one.
+    AntiAffinityOfOthers,
+    /// One more pod would pass a spread constraint's largest skew (its topology key).
+    TopologySpread(String),
 }
 
 /// What kind of change would help.

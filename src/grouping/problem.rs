@@ -9,6 +9,14 @@ pub enum ProblemCode {
     InvalidMinMember,
     /// A segment size that is no integer above 1, or more than there are pods to cut.
     InvalidSegmentSize,
+    /// A list of segment levels that is not as long as that of the sizes.
+    InvalidSegmentLevels,
+    /// A gang of several owners whose roles are not said, or not said right.
+    InvalidGang,
+    /// Segments of pods that have no index.
+    SegmentsWithoutIndex,
+    /// A value that a grouping rule points to and can't use.
+    InvalidField,
     /// A replica count that is no integer from 0 on.
     InvalidReplicas,
     /// A LeaderWorkerSet's size that is no positive integer.
@@ -36,6 +44,10 @@ impl ProblemCode {
         match self {
             Self::InvalidMinMember => "InvalidMinMember",
             Self::InvalidSegmentSize => "InvalidSegmentSize",
+            Self::InvalidSegmentLevels => "InvalidSegmentLevels",
+            Self::InvalidGang => "InvalidGang",
+            Self::SegmentsWithoutIndex => "SegmentsWithoutIndex",
+            Self::InvalidField => "InvalidField",
             Self::InvalidReplicas => "InvalidReplicas",
             Self::InvalidSize => "InvalidSize",
             Self::InvalidPolicy => "InvalidPolicy",

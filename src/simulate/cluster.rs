@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::{PodGroup, Queue, Topology};
-use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey, QueueAmount, QueueFacts};
+use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::Decision;
 use berth_engine::schedule::schedule;
 use berth_engine::world::{Rejected, World};
@@ -15,10 +15,11 @@ use serde_json::Value;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
+use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
-use crate::grouping::expand::{expand, is_workload};
-use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
+use crate::grouping::expand::{expand, is_template, is_workload};
+use crate::grouping::{Grouping, ObjectIndex, Parts, group_pod, rules, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
@@ -51,8 +52,14 @@ pub struct Cluster {
     pub(super) now: Millis,
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
+    storage: StorageKinds,
+    runtime_classes: BTreeMap<String, Value>,
     owners: ObjectIndex,
+    /// Objects from which workloads take their pods' template.
+    templates: Vec<Value>,
     gangs: BTreeMap<ObjectKey, GangFacts>,
+    /// Parts of the gangs of several owners.
+    parts: BTreeMap<ObjectKey, Parts>,
     created_by_uid: BTreeMap<String, Millis>,
     /// Gang and subgroup by pod UID.
     members: BTreeMap<String, (String, String)>,
@@ -87,8 +94,12 @@ impl Cluster {
             now: 0,
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            storage: StorageKinds::of_files(),
+            runtime_classes: BTreeMap::new(),
             owners: ObjectIndex::default(),
+            templates: Vec::new(),
             gangs: BTreeMap::new(),
+            parts: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
             members: BTreeMap::new(),
             generations: BTreeMap::new(),
@@ -178,6 +189,17 @@ impl Cluster {
     fn usable(&mut self, item: &mut Item) -> Option<ObjectId> {
         let kind = text(&item.value, "/kind").to_owned();
         let version = text(&item.value, "/apiVersion").to_owned();
+        if kind == "GroupingRule" && version.starts_with("berth.scheduler/") {
+            match rules::parse(&item.value) {
+                Ok(rule) => self.owners.insert_rule(rule),
+                Err(problem) => self.skip(&item.place, &name_of(&item.value), &problem.field, problem.message),
+            }
+            return None;
+        }
+        if is_template(&item.value) {
+            self.templates.push(item.value.clone());
+            return None;
+        }
         if !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
             self.owners.insert(Arc::new(item.value.clone()));
@@ -203,6 +225,7 @@ impl Cluster {
     fn expand(&mut self, items: &[Item]) -> Vec<Item> {
         let mut values: Vec<Value> = items.iter().map(|item| item.value.clone()).collect();
         values.extend(self.pods().map(|(_, stored)| stored.value.clone()));
+        values.extend(self.templates.iter().cloned());
         let expansion = expand(&values);
         for owner in expansion.owners {
             self.owners.insert(Arc::new(owner));
@@ -284,6 +307,16 @@ impl Cluster {
         for id in of(&["Node"]) {
             self.convert::<Node>(&id, |node| convert::node_facts(node).map(Event::NodeUpsert));
         }
+        for id in of(&["RuntimeClass"]) {
+            if let Some(stored) = self.objects.get(&id) {
+                self.runtime_classes.insert(id.name.clone(), stored.value.clone());
+            }
+        }
+        for (_, _, kind) in StorageKinds::KINDS {
+            for id in of(&[kind]) {
+                self.feed_storage(&id);
+            }
+        }
         for id in of(&["PodGroup"]) {
             self.feed_group(&id);
         }
@@ -329,6 +362,48 @@ impl Cluster {
         }
     }
 
+    fn feed_storage(&mut self, id: &ObjectId) {
+        let Some(stored) = self.objects.get(id).cloned() else { return };
+        match self.storage.applied(&id.kind, &stored.value) {
+            Ok(events) => {
+                for event in events {
+                    self.send(event, &stored.place);
+                }
+            }
+            Err(StorageError::Unusable(error)) => self.refuse(id, &error),
+            Err(StorageError::Unreadable(error)) => {
+                self.objects.remove(id);
+                self.skip(&stored.place, &name_of(&stored.value), "", error.to_string());
+            }
+        }
+    }
+
+    /// Claims of a pod's ephemeral volumes, which a controller makes in a cluster.
+    fn feed_ephemeral_claims(&mut self, id: &ObjectId, stored: &Stored) {
+        let volumes = stored.value.pointer("/spec/volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+        for volume in volumes {
+            let Some(template) = volume.pointer("/ephemeral/volumeClaimTemplate") else { continue };
+            let name = format!("{}-{}", id.name, text(&volume, "/name"));
+            let claim = ObjectId { kind: "PersistentVolumeClaim".to_owned(), namespace: id.namespace.clone(), name };
+            if self.objects.contains_key(&claim) {
+                continue;
+            }
+            let value = serde_json::json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": template["spec"],
+                "metadata": {
+                    "name": claim.name, "namespace": claim.namespace, "uid": format!("{}-{}", stored.uid, claim.name),
+                    "ownerReferences": [{
+                        "apiVersion": "v1", "kind": "Pod", "name": id.name, "uid": stored.uid, "controller": true,
+                    }],
+                },
+            });
+            // A template that can't be read leaves the claim missing: the pod says so.
+            for event in self.storage.applied("PersistentVolumeClaim", &value).unwrap_or_default() {
+                self.send(event, &stored.place);
+            }
+        }
+    }
+
     fn refuse(&mut self, id: &ObjectId, error: &ConvertError) {
         if let Some(stored) = self.objects.remove(id) {
             self.skip(&stored.place, &error.object, &error.field, message_of(error));
@@ -371,10 +446,15 @@ impl Cluster {
     }
 
     fn feed_pod(&mut self, id: &ObjectId) {
+        if let Some(stored) = self.objects.get_mut(id) {
+            let class = self.runtime_classes.get(text(&stored.value, "/spec/runtimeClassName"));
+            class.into_iter().for_each(|class| admit_runtime_class(&mut stored.value, class));
+        }
         let Some(pod) = self.read::<Pod>(id) else { return };
         let Some(stored) = self.objects.get(id).cloned() else {
             return;
         };
+        self.feed_ephemeral_claims(id, &stored);
         let membership = if self.is_ours(&stored.value) {
             self.group(&pod, &stored)
         } else {
@@ -414,7 +494,10 @@ impl Cluster {
             name: group.name.clone(),
         };
         if !self.objects.contains_key(&written) {
-            match convert::derived_gang_facts(&group, &self.priorities) {
+            let is_part = group.part.is_some();
+            let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
+            let whole = self.parts.entry(key).or_default().with(&group);
+            match convert::derived_gang_facts(&whole, &self.priorities) {
                 Ok(mut gang) => {
                     let known = self.gangs.get(&gang.key).map(|gang| (gang.created, gang.min_member));
                     gang.created = known.map_or_else(
@@ -422,7 +505,7 @@ impl Cluster {
                         |(created, _)| created,
                     );
                     // Of two descriptions of one gang the larger minimum counts.
-                    if known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
+                    if is_part || known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
                         self.feed_gang(gang, &stored.place);
                     }
                 }
@@ -464,6 +547,12 @@ impl Cluster {
             }
             "Queue" => Event::QueueDelete(stored.uid),
             "Topology" => Event::TopologyDelete(stored.uid),
+            kind if StorageKinds::has(kind) => {
+                for event in self.storage.deleted(kind, &stored.uid) {
+                    self.send(event, &stored.place);
+                }
+                return true;
+            }
             _ => {
                 let uid = stored.uid;
                 let pods = self
@@ -573,26 +662,5 @@ impl Cluster {
         }
         self.now = end;
         self.settle();
-    }
-}
-
-fn message_of(error: &ConvertError) -> String {
-    if error.value.is_empty() || error.allowed.contains(&error.value) {
-        error.allowed.clone()
-    } else {
-        format!("\"{}\": {}", error.value, error.allowed)
-    }
-}
-
-fn default_queue() -> QueueFacts {
-    QueueFacts {
-        uid: format!("queue-{DEFAULT_QUEUE}"),
-        name: DEFAULT_QUEUE.to_owned(),
-        parent: None,
-        priority: 100,
-        created: 0,
-        gpu: QueueAmount::UNLIMITED,
-        cpu: QueueAmount::UNLIMITED,
-        memory: QueueAmount::UNLIMITED,
     }
 }

@@ -1,11 +1,13 @@
 //! Objects as they were read: names, kinds and typed reading with the field that fails.
 
-use berth_engine::facts::Millis;
+use berth_engine::facts::{Millis, QueueAmount, QueueFacts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::cluster::DEFAULT_QUEUE;
 use super::input::Place;
+use crate::cluster::convert::storage::StorageKinds;
 
 /// An object that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +71,9 @@ pub fn is_cluster_scoped(kind: &str) -> bool {
             | "PriorityClass"
             | "PersistentVolume"
             | "StorageClass"
+            | "CSINode"
+            | "RuntimeClass"
+            | "CSIDriver"
             | "ResourceSlice"
             | "Namespace"
     )
@@ -146,13 +151,35 @@ pub(super) fn stamp(value: &Value) -> Option<Millis> {
 /// Kinds that become facts, or that later versions will read.
 pub(super) fn is_known(version: &str, kind: &str) -> bool {
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-    matches!(
+    let storage = StorageKinds::KINDS.iter().any(|(known, _, name)| (*known, *name) == (group, kind));
+    storage
+        || matches!(
         (group, kind),
         ("", "Node" | "Pod")
             | ("scheduling.k8s.io", "PriorityClass")
+            | ("node.k8s.io", "RuntimeClass")
             | ("kai.scheduler", "Topology")
             | ("scheduling.run.ai", "PodGroup" | "Queue")
     )
+}
+
+/// What admission does for a pod with a RuntimeClass, once: overhead, node selector, tolerations.
+pub(super) fn admit_runtime_class(pod: &mut Value, class: &Value) {
+    let Some(Value::Object(spec)) = pod.get_mut("spec") else { return };
+    if spec.contains_key("overhead") {
+        return;
+    }
+    spec.insert("overhead".to_owned(), class.pointer("/overhead/podFixed").cloned().unwrap_or_else(|| json!({})));
+    if let Some(Value::Object(selector)) = class.pointer("/scheduling/nodeSelector")
+        && let Value::Object(own) = spec.entry("nodeSelector").or_insert_with(|| json!({}))
+    {
+        own.extend(selector.clone());
+    }
+    if let Some(Value::Array(tolerations)) = class.pointer("/scheduling/tolerations")
+        && let Value::Array(own) = spec.entry("tolerations").or_insert_with(|| json!([]))
+    {
+        own.extend(tolerations.iter().cloned());
+    }
 }
 
 /// Reads an object as a type; the error names the field. A plain `yes`, `on`, `n` ... is text in the input, so that a
@@ -196,11 +223,34 @@ fn read<T: DeserializeOwned>(value: &Value, place: &Place) -> Result<T, (String,
     })
 }
 
+/// The queue that exists when none is given.
+pub(super) fn default_queue() -> QueueFacts {
+    QueueFacts {
+        uid: format!("queue-{DEFAULT_QUEUE}"),
+        name: DEFAULT_QUEUE.to_owned(),
+        parent: None,
+        priority: 100,
+        created: 0,
+        gpu: QueueAmount::UNLIMITED,
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
+    }
+}
+
 /// The words that YAML 1.1 reads as truth values, beside `true` and `false`.
 fn truth_value(word: &str) -> Option<bool> {
     match word {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
         _ => None,
+    }
+}
+
+/// What is wrong with a value, and what is allowed.
+pub(super) fn message_of(error: &crate::cluster::convert::ConvertError) -> String {
+    if error.value.is_empty() || error.allowed.contains(&error.value) {
+        error.allowed.clone()
+    } else {
+        format!("\"{}\": {}", error.value, error.allowed)
     }
 }

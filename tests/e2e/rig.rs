@@ -60,8 +60,9 @@ impl Rig {
         self.start_berth_with(&[]);
     }
 
-    pub(crate) fn start_berth_with(&mut self, more: &[&str]) {
-        self.berth = Some(self.spawn(&self.address, more));
+    /// Starts Berth with more arguments.
+    pub(crate) fn start_berth_with(&mut self, arguments: &[&str]) {
+        self.berth = Some(self.spawn(&self.address, arguments));
     }
 
     /// What Berth has logged into `log` so far.

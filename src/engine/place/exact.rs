@@ -209,7 +209,8 @@ pub(super) struct Run<'a, C> {
     layout: Layout,
     top_depth: usize,
     levels: usize,
-    cache: BTreeMap<Vec<Spot>, Rc<Table<C>>>,
+    /// By nodes, and whether the domain is one of nodes without the label.
+    cache: BTreeMap<(bool, Vec<Spot>), Rc<Table<C>>>,
     n_choices: usize,
     first: usize,
 }
@@ -327,12 +328,13 @@ impl<'a, C: Cost> Run<'a, C> {
         let children = self.instance.tree.children(domain);
         let table = if children.is_empty() {
             let spots = self.spots(domain);
-            if let Some(table) = self.cache.get(spots) {
+            let key = (self.instance.tree.domain(domain).absent, spots.to_vec());
+            if let Some(table) = self.cache.get(&key) {
                 return Some(Rc::clone(table));
             }
             let table = self.finish(domain, depth, self.leaf_merge(spots)?);
             let table = Rc::new(table);
-            self.cache.insert(spots.to_vec(), Rc::clone(&table));
+            self.cache.insert(key, Rc::clone(&table));
             table
         } else {
             let mut tables = Vec::with_capacity(children.len());
@@ -495,6 +497,8 @@ impl<'a, C: Cost> Run<'a, C> {
     /// Adds the domain's own cost, and turns pods into segments at the preferred depth.
     fn finish(&self, domain: DomainIdx, depth: usize, mut table: Table<C>) -> Table<C> {
         let spots = self.spots(domain);
+        // Nodes without the label are in no domain of the level: no segment is whole there.
+        let absent = self.instance.tree.domain(domain).absent;
         let live: u64 = spots.iter().map(|spot| u64::from(spot.live)).sum();
         let slots: u64 = spots.iter().map(|spot| u64::from(spot.slots)).sum();
         table.lived_in = live > 0;
@@ -507,9 +511,9 @@ impl<'a, C: Cost> Run<'a, C> {
             }
         }
         if self.segmented() && depth == self.demand.preferred {
-            self.lift(&mut table);
+            self.lift(&mut table, absent);
         }
-        if self.breakable() && depth >= self.demand.required.max(self.top_depth) && depth < self.demand.preferred {
+        if self.breakable() && !absent && depth >= self.demand.required.max(self.top_depth) && depth < self.demand.preferred {
             self.break_here(&mut table, self.demand.preferred - depth);
         }
         table
@@ -520,13 +524,13 @@ impl<'a, C: Cost> Run<'a, C> {
         state.j * self.demand.size + state.b * self.demand.short + state.m
     }
 
-    fn lift(&self, table: &mut Table<C>) {
+    fn lift(&self, table: &mut Table<C>, absent: bool) {
         let pods = table.dims;
         let high = self.high_dims();
         let demand = self.demand;
         let dims = Dims {
-            j: (pods.m / demand.size).min(high.j),
-            b: high.b.min(usize::from(pods.m >= demand.short)),
+            j: if absent { 0 } else { (pods.m / demand.size).min(high.j) },
+            b: if absent { 0 } else { high.b.min(usize::from(pods.m >= demand.short)) },
             m: pods.m.min(high.m),
             g: pods.g,
         };

@@ -55,6 +55,15 @@ impl Item {
         }
     }
 
+    /// Every shape at or below, children that need not be chosen included.
+    pub(crate) fn all_shapes(&self) -> Vec<ShapeIdx> {
+        let mut shapes: Vec<ShapeIdx> = self.pods.iter().map(|(shape, _)| *shape).collect();
+        shapes.extend(self.children.iter().flat_map(Self::all_shapes));
+        shapes.sort_unstable();
+        shapes.dedup();
+        shapes
+    }
+
     /// Pods of this task at or below the item.
     pub(crate) fn n_pods(&self) -> usize {
         self.demand().iter().map(|(_, n)| n).sum()

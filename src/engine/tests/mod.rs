@@ -1,6 +1,9 @@
 //! Tests of the engine, in a small fixture language.
 
+mod coupled;
 mod fixture;
+mod legal;
 mod oracle;
 mod stories;
+mod volumes;
 mod world;
