@@ -114,7 +114,9 @@ fn plural(count: i64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn problem(problem: &Problem) -> String {
+/// A mistake as a sentence.
+#[must_use]
+pub fn problem(problem: &Problem) -> String {
     let object = if problem.object.is_empty() {
         String::new()
     } else {
@@ -259,7 +261,7 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 20] = [
+    const PROBLEMS: [&str; 21] = [
         "DuplicateSubgroup",
         "InvalidDuration",
         "InvalidMemberLabel",
@@ -280,6 +282,7 @@ mod tests {
         "UnknownPriorityClass",
         "UnknownSubgroup",
         "UnknownTopology",
+        "UnreadOwner",
     ];
 
     fn too_small() -> Reason {

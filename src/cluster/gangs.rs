@@ -44,14 +44,7 @@ impl Store {
         let grouping = group_pod(pod, &self.owners, &self.priorities.context());
         match grouping {
             Grouping::External(external) => {
-                let membership = Membership {
-                    gang: external.name,
-                    subgroup: external.subgroup,
-                    index: external.index,
-                    leader: false,
-                    unsupported: external.unsupported,
-                };
-                self.join(uid, membership);
+                self.join(uid, Membership::of_external(*external));
             }
             Grouping::Group(group) => {
                 let marked = Membership::written_on(pod).gang;
@@ -59,16 +52,7 @@ impl Store {
                     return false;
                 }
                 let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
-                let mut unsupported = group.unsupported.clone();
-                unsupported.extend(group.pod_problem.as_ref().map(|problem| problem.key.clone()));
-                let membership = Membership {
-                    gang: Some(group.name.clone()),
-                    subgroup: group.subgroup.clone(),
-                    index: group.index,
-                    leader: false,
-                    unsupported,
-                };
-                self.join(uid, membership);
+                self.join(uid, Membership::of_group(&group));
                 let gang = self.gangs.entry(key.clone()).or_default();
                 let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
                 if !gang.derived.as_ref().is_some_and(keeps) {

@@ -278,6 +278,8 @@ pub struct PodFacts {
     pub gated: bool,
     /// The `berth.scheduler/decision` mark (`<id>/<n>`), when present.
     pub decision: Option<String>,
+    /// Mistakes of this pod alone: it is never placed, the rest of its gang may be.
+    pub problems: Vec<Problem>,
 }
 
 /// A topology constraint of a gang or subgroup, as written.
@@ -359,6 +361,8 @@ pub struct GangFacts {
     pub subgroups: Vec<SubgroupFacts>,
     /// Mistakes that keep it pending.
     pub problems: Vec<Problem>,
+    /// Mistakes that change nothing about where it can run: it runs without what they meant.
+    pub warnings: Vec<Problem>,
 }
 
 /// One resource of a queue. `None` means unlimited.

@@ -136,6 +136,8 @@ pub struct GangReport {
     pub quality: Option<Quality>,
     /// Why pods wait; the blocking reason first. Empty when nothing waits.
     pub reasons: Vec<Reason>,
+    /// Mistakes without which it runs all the same.
+    pub warnings: Vec<crate::facts::Problem>,
 }
 
 /// Stable reason codes. Each has a section in docs/reasons.md.

@@ -125,7 +125,7 @@ impl Pass<'_> {
                 return false;
             }
         };
-        let mut reasons = stray_reasons(&prepared);
+        let mut reasons = aside_reasons(&prepared);
         if prepared.satisfied(0) {
             let more = prepared.n_waiting(0) > 0;
             if !more {
@@ -135,7 +135,8 @@ impl Pass<'_> {
             return more;
         }
         if !prepared.ready(0) {
-            reasons.insert(0, not_ready_reason(&prepared));
+            // A pod that is left aside won't come by waiting: its mistake goes first.
+            reasons.push(not_ready_reason(&prepared));
             self.report(idx, reasons);
             return false;
         }
@@ -168,7 +169,7 @@ impl Pass<'_> {
             let mut units = Vec::new();
             prepared.surplus(0, &mut units);
             let Some((sub, single)) = units.into_iter().find(|(sub, _)| !tried.contains(sub)) else {
-                reasons.extend(stray_reasons(&prepared));
+                reasons.extend(aside_reasons(&prepared));
                 reasons.extend(gated_reason(&prepared));
                 self.report(idx, reasons);
                 return;
@@ -247,7 +248,7 @@ impl Pass<'_> {
             }
         };
         let mut unsupported: BTreeSet<&String> = BTreeSet::new();
-        for (_, pod) in self.world.gang_pods(&gang.facts.key).filter(|(_, pod)| pod.waits()) {
+        for (_, pod) in self.world.gang_pods(&gang.facts.key).filter(|(_, pod)| pod.waits() && pod.facts.problems.is_empty()) {
             unsupported.extend(&pod.facts.shape.unsupported);
         }
         if !unsupported.is_empty() {
@@ -449,28 +450,9 @@ fn unsupported_reason(key: &str) -> Reason {
     reason
 }
 
-fn stray_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
-    let names: BTreeSet<&String> = prepared.strays.iter().map(|(_, name)| name).collect();
-    let leaves: Vec<&str> = prepared
-        .gang
-        .subs
-        .iter()
-        .skip(1)
-        .filter(|sub| sub.children.is_empty())
-        .map(|sub| sub.name.as_str())
-        .collect();
-    names
-        .into_iter()
-        .map(|name| {
-            problem_reason(Problem {
-                code: "UnknownSubgroup",
-                object: String::new(),
-                key: "kai.scheduler/subgroup-name".to_owned(),
-                value: name.clone(),
-                allowed: format!("a leaf subgroup of the gang: {}", leaves.join(", ")),
-            })
-        })
-        .collect()
+/// Why pods are left aside.
+fn aside_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
+    prepared.aside.iter().cloned().map(problem_reason).collect()
 }
 
 fn gated_reason(prepared: &Prepared<'_>) -> Option<Reason> {

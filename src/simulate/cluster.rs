@@ -18,7 +18,7 @@ use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_workload};
-use crate::grouping::{Grouping, ObjectIndex, group_pod, walk};
+use crate::grouping::{Grouping, ObjectIndex, WalkEnd, group_pod, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
@@ -398,15 +398,7 @@ impl Cluster {
     fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
         let group = match group_pod(pod, &self.owners, &self.priorities.context()) {
             Grouping::Group(group) => group,
-            Grouping::External(external) => {
-                return Membership {
-                    gang: external.name,
-                    subgroup: external.subgroup,
-                    index: external.index,
-                    leader: false,
-                    unsupported: external.unsupported,
-                };
-            }
+            Grouping::External(external) => return Membership::of_external(*external),
         };
         let written = ObjectId {
             kind: "PodGroup".to_owned(),
@@ -416,6 +408,9 @@ impl Cluster {
         if !self.objects.contains_key(&written) {
             match convert::derived_gang_facts(&group, &self.priorities) {
                 Ok(mut gang) => {
+                    // In files an owner that is missing was left out, and with it what it asks for.
+                    let missing = group.unread_owner.iter().filter(|unread| unread.end == WalkEnd::Missing);
+                    gang.warnings.extend(missing.map(convert::unread_owner_fact));
                     let known = self.gangs.get(&gang.key).map(|gang| (gang.created, gang.min_member));
                     gang.created = known.map_or_else(
                         || self.owner_created(&stored.value).unwrap_or(stored.created),
@@ -429,15 +424,7 @@ impl Cluster {
                 Err(error) => self.skip(&stored.place, &error.object, &error.field, message_of(&error)),
             }
         }
-        let mut unsupported = group.unsupported;
-        unsupported.extend(group.pod_problem.map(|problem| problem.key));
-        Membership {
-            gang: Some(group.name),
-            subgroup: group.subgroup,
-            index: group.index,
-            leader: false,
-            unsupported,
-        }
+        Membership::of_group(&group)
     }
 
     fn owner_created(&self, pod: &Value) -> Option<Millis> {

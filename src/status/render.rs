@@ -1,5 +1,6 @@
 //! From reports to what is written: conditions and PodGroup statuses, as JSON.
 
+use berth_engine::facts::Problem;
 use berth_engine::outcome::{GangReport, GangState, QualityStatus, Reason};
 use serde_json::{Value, json};
 
@@ -26,6 +27,12 @@ pub(super) fn condition(reason: &Reason) -> Condition {
     let shown = if reason.code.new_node_could_help() { "Unschedulable".to_owned() } else { code.clone() };
     let message: String = explain::sentence(reason).chars().take(MAX_MESSAGE).collect();
     Condition { code, reason: shown, message }
+}
+
+/// What an event says of a mistake that does not keep a gang from running.
+pub(super) fn warning(problem: &Problem) -> Condition {
+    let message: String = explain::problem(problem).chars().take(MAX_MESSAGE).collect();
+    Condition { code: problem.code.to_owned(), reason: problem.code.to_owned(), message }
 }
 
 /// The part of a PodGroup's status that is ours; null clears a field.
@@ -107,6 +114,7 @@ mod tests {
             bound: 2,
             quality: None,
             reasons: Vec::new(),
+            warnings: Vec::new(),
         };
         let ours = status(&report);
         assert!(says_already(&json!({"phase": "Placed", "bound": 2, "minMember": 2, "resourcesStatus": {}}), &ours));

@@ -1,5 +1,6 @@
 //! A simulation's result as JSON: the stable interface that scripts read.
 
+use berth_engine::facts::Problem;
 use berth_engine::outcome::{GangReport, GangState, PodState, Quality, QualityStatus, Reason, Unit};
 use serde_json::{Map, Value, json};
 
@@ -103,6 +104,7 @@ pub fn gang(gang: &GangReport) -> Value {
         "pods": gang.pods,
         "bound": gang.bound,
         "reasons": gang.reasons.iter().map(reason).collect::<Vec<_>>(),
+        "warnings": gang.warnings.iter().map(warning).collect::<Vec<_>>(),
     });
     if let (Some(found), Value::Object(map)) = (&gang.quality, &mut value)
         && gang.state != GangState::Pending
@@ -110,6 +112,10 @@ pub fn gang(gang: &GangReport) -> Value {
         map.insert("quality".to_owned(), quality(found));
     }
     value
+}
+
+fn warning(warning: &Problem) -> Value {
+    json!({"code": warning.code, "message": explain::problem(warning)})
 }
 
 fn quality(quality: &Quality) -> Value {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use berth_engine::outcome::{GangReport, GangState, QualityStatus};
 
+use crate::explain;
 use crate::simulate::objects::Skipped;
 use crate::simulate::result::{PodResult, SimulationResult};
 
@@ -102,6 +103,15 @@ pub(super) fn hint(gang: &GangReport) -> String {
         title(gang),
         gang.pods
     )
+}
+
+/// Mistakes without which gangs run all the same, one line each.
+pub(super) fn warnings(result: &SimulationResult) -> Vec<String> {
+    let of_gang = |gang: &GangReport| {
+        let line = |warning| format!("warning: {}: {}", title(gang), explain::problem(warning));
+        gang.warnings.iter().map(line).collect::<Vec<_>>()
+    };
+    result.gangs.iter().flat_map(of_gang).collect()
 }
 
 /// A domain with the pods in it; the leaves are nodes.

@@ -1,5 +1,7 @@
 //! From a gang in the world to the task of one decision.
 
+use std::collections::BTreeSet;
+
 use crate::facts::Problem;
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
 use crate::place::task::{Bound, Item};
@@ -29,8 +31,8 @@ pub(crate) struct Prepared<'a> {
     pub bounds: Vec<Option<Bound>>,
     /// Members by subgroup (leaves only).
     pub leaves: Vec<Leaf>,
-    /// Waiting pods whose subgroup is not a leaf of the gang: (pod, subgroup).
-    pub strays: Vec<(PodIdx, String)>,
+    /// Mistakes of waiting pods that are left aside: their own, or a subgroup that is no leaf of the gang.
+    pub aside: BTreeSet<Problem>,
 }
 
 impl<'a> Prepared<'a> {
@@ -41,12 +43,16 @@ impl<'a> Prepared<'a> {
     pub(crate) fn new(world: &World, gang: &'a Gang, policy: &Policy) -> Result<Self, Vec<Problem>> {
         let bounds = resolve(world, gang, policy)?;
         let mut leaves = vec![Leaf::default(); gang.subs.len()];
-        let mut strays = Vec::new();
+        let mut aside = BTreeSet::new();
         let mut waiting: Vec<(usize, &Pod, PodIdx)> = Vec::new();
         for (idx, pod) in world.gang_pods(&gang.facts.key) {
+            if pod.waits() && !pod.facts.problems.is_empty() {
+                aside.extend(pod.facts.problems.iter().cloned());
+                continue;
+            }
             let Some(leaf) = gang.leaf(pod.facts.subgroup.as_deref()) else {
                 if pod.waits() {
-                    strays.push((idx, pod.facts.subgroup.clone().unwrap_or_default()));
+                    aside.insert(unknown_subgroup(gang, pod));
                 }
                 continue;
             };
@@ -66,7 +72,7 @@ impl<'a> Prepared<'a> {
         for (leaf, _, idx) in waiting {
             leaves[leaf].waiting.push(idx);
         }
-        Ok(Self { gang, bounds, leaves, strays })
+        Ok(Self { gang, bounds, leaves, aside })
     }
 
     /// True when the subgroup's minimum has places.
@@ -175,6 +181,19 @@ impl<'a> Prepared<'a> {
             item = Item { children: vec![item], choose: 1, ..self.item(at) };
         }
         item
+    }
+}
+
+/// The mistake of a pod that names no leaf of its gang.
+fn unknown_subgroup(gang: &Gang, pod: &Pod) -> Problem {
+    let leaves = gang.subs.iter().skip(1).filter(|sub| sub.children.is_empty());
+    let leaves: Vec<&str> = leaves.map(|sub| sub.name.as_str()).collect();
+    Problem {
+        code: "UnknownSubgroup",
+        object: String::new(),
+        key: "kai.scheduler/subgroup-name".to_owned(),
+        value: pod.facts.subgroup.clone().unwrap_or_default(),
+        allowed: format!("a leaf subgroup of the gang: {}", leaves.join(", ")),
     }
 }
 

@@ -292,3 +292,33 @@ fn a_shared_verdict_is_renewed_when_room_shrinks_after_it() {
     assert_eq!(lab.code("g1"), "NotEnoughRoom 2/4");
     assert_eq!(lab.code("g3"), "NotEnoughRoom 2/4");
 }
+
+#[test]
+fn a_pod_with_a_mistake_is_left_aside_and_named() {
+    let mut lab = Lab::new("i: a=4");
+    lab.gang("g", 2, 1, "rack", "");
+    let problem = Problem {
+        code: "InvalidMemberLabel",
+        object: "Pod/g-7".into(),
+        key: "index".into(),
+        value: "7".into(),
+        allowed: "0 or 1".into(),
+    };
+    lab.send(Event::PodUpsert(PodFacts { problems: vec![problem.clone()], ..Lab::pod_facts("g", None, 7, 1) }));
+    lab.pass();
+    let report = lab.report("g");
+    assert_eq!((report.state, report.bound, report.pods), (GangState::Placed, 2, 3));
+    assert_eq!(lab.places("g"), "a a -");
+    assert_eq!((report.reasons.len(), report.reasons[0].problem.clone()), (1, Some(problem.clone())));
+    // It does not count as one of those that the minimum needs.
+    lab.send(Event::PodDelete("g-0".into()));
+    lab.send(Event::PodDelete("g-1".into()));
+    lab.pass();
+    let codes: Vec<_> = lab.report("g").reasons.iter().map(Reason::code_name).collect();
+    assert_eq!(codes, ["InvalidMemberLabel", "NotEnoughPods"]);
+    // Corrected, it is a pod like any other.
+    lab.send(Event::PodUpsert(Lab::pod_facts("g", None, 7, 1)));
+    lab.send(Event::PodUpsert(Lab::pod_facts("g", None, 0, 1)));
+    lab.pass();
+    assert_eq!(lab.places("g"), "a a");
+}

@@ -42,6 +42,7 @@ impl World {
             bound,
             quality: gang.quality.clone().filter(|_| state != GangState::Pending),
             reasons: gang.reasons.clone(),
+            warnings: gang.facts.warnings.clone(),
         })
     }
 

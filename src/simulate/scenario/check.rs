@@ -62,6 +62,12 @@ impl State<'_> {
                 ));
             }
         }
+        for (gang, codes) in &expect.warnings {
+            let found: Vec<&str> = self.gang(gang)?.warnings.iter().map(|warning| warning.code).collect();
+            if found != *codes {
+                return Err(format!("{gang} should have the warnings {codes:?}, has {found:?}"));
+            }
+        }
         for (gang, count) in &expect.bound_of {
             let report = self.gang(gang)?;
             if report.bound != *count {
