@@ -8,6 +8,9 @@
 /// Annotation on a Topology, `"true"`: used by constraints that name a level but no topology.
 pub const DEFAULT_TOPOLOGY: &str = "berth.scheduler/default";
 
+/// Annotation on a PodGroup of ours, JSON: subgroups that prefer the lowest level of their topology on their own.
+pub const AUTOMATIC_PREFERRED: &str = "berth.scheduler/automatic-preferred";
+
 /// Annotation on a bound pod, `<id>/<n>`: the decision that bound it and its place there.
 pub const DECISION: &str = "berth.scheduler/decision";
 

@@ -19,6 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::grouping::{self, External, Group, GroupingContext};
 
+pub mod automatic;
 mod gang;
 mod shape;
 

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::keys;
 use berth_api::pod_group::PodGroup;
-use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey};
+use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
-use super::convert::{self, Membership};
+use super::convert::{self, Membership, automatic};
 use super::directory::Member;
 use super::raw;
 use super::store::{Bad, PodEntry, Store, typed};
@@ -158,16 +158,8 @@ impl Store {
             let (object, _) = gang.object.as_ref().ok_or_else(|| Bad { object: String::new(), message: String::new() })?;
             return Ok(convert::gang_facts(object, "", &self.priorities)?);
         };
-        let mut facts = convert::derived_gang_facts(group, &self.priorities)?;
-        if let Some((object, _)) = &gang.object {
-            // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
-            if let Some(queue) = &object.spec.queue {
-                facts.queue.clone_from(queue);
-            }
-            if facts.constraint == ConstraintFacts::default() {
-                facts.constraint = convert::gang_facts(object, "", &self.priorities)?.constraint;
-            }
-        }
+        let object = gang.object.as_ref().map(|(object, _)| object);
+        let mut facts = convert::derived_gang_facts(group, object, &self.priorities)?;
         facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
         let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
         let oldest = members.map(|entry| convert::created_millis(&entry.pod.metadata)).min();
@@ -273,6 +265,8 @@ fn member(entry: &PodEntry) -> Member {
 
 /// The PodGroup of a derived gang.
 fn manifest(group: &Group) -> Value {
+    let mut annotations = group.annotations.clone();
+    annotations.extend(automatic::written(group).map(|value| (keys::AUTOMATIC_PREFERRED.to_owned(), value)));
     json!({
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -280,7 +274,7 @@ fn manifest(group: &Group) -> Value {
             "name": group.name,
             "namespace": group.namespace,
             "labels": group.labels,
-            "annotations": group.annotations,
+            "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": group.owner.api_version,
                 "kind": group.owner.kind,
@@ -327,7 +321,11 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
         spec.insert("queue".to_owned(), wanted["spec"]["queue"].clone());
     }
     let labels = missing(object.metadata.labels.as_ref(), &wanted["metadata"]["labels"], &[keys::QUEUE, keys::NODE_POOL]);
-    let annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
+    let mut annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
+    let has_automatic = object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(keys::AUTOMATIC_PREFERRED));
+    if has_automatic && wanted["metadata"]["annotations"][keys::AUTOMATIC_PREFERRED].is_null() {
+        annotations.insert(keys::AUTOMATIC_PREFERRED.to_owned(), Value::Null);
+    }
     if spec.is_empty() && labels.is_empty() && annotations.is_empty() {
         return None;
     }

@@ -331,3 +331,53 @@ fn an_owner_that_may_not_be_read_either_ends_the_walk() {
     let effects = store.apply(Change::Unreadable("job-1".to_owned()), 1_000);
     assert!(pods(&effects)[0].gang.is_some(), "{effects:?}");
 }
+
+#[test]
+fn segments_keep_their_automatic_level_when_only_the_pod_group_is_left() {
+    let kind = Gvk::new("kubeflow.org", "v1", "PyTorchJob");
+    let group_kind = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    let workload = |annotations: Value| {
+        let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}});
+        json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "llm", "namespace": "ns", "uid": "llm"},
+            "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4, "template": template}}},
+        })
+    };
+    let automatic = |facts: &GangFacts| facts.subgroups.iter().filter(|subgroup| subgroup.auto_preferred).count();
+    let key = berth_api::keys::AUTOMATIC_PREFERRED;
+    let mut worker = pod("w", None);
+    worker["metadata"]["labels"] =
+        json!({"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"});
+    worker["metadata"]["ownerReferences"][0] =
+        json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "llm", "uid": "llm", "controller": true});
+
+    let mut first = store();
+    end_lists(&mut first);
+    first.apply(Change::ListStarted(kind.clone()), 1_000);
+    let sized = workload(json!({"kai.scheduler/segment-size": "2", "kai.scheduler/topology": "t"}));
+    first.apply(Change::Listed(kind.clone(), Box::new(sized)), 1_000);
+    first.apply(Change::ListEnded(kind.clone()), 1_000);
+    let effects = apply(&mut first, pod_kind(), worker);
+    assert_eq!(automatic(gangs(&effects)[0]), 2);
+    let mut object = creations(&effects)[0].clone();
+    assert_eq!(object["metadata"]["annotations"][key], json!("{\"subGroups\":[\"worker/*\"],\"topology\":\"t\"}"));
+
+    // Another process finds the PodGroup and no workload.
+    object["metadata"]["uid"] = json!("pg-1");
+    let effects = apply(&mut store(), group_kind.clone(), object.clone());
+    assert_eq!(automatic(gangs(&effects)[0]), 2);
+    let topologies: Vec<_> = gangs(&effects)[0].subgroups.iter().map(|subgroup| subgroup.constraint.topology.as_deref()).collect();
+    assert_eq!(topologies, [None, Some("t"), Some("t")]);
+
+    // The workload names a level now: the annotation goes.
+    apply(&mut first, group_kind, object);
+    let levels = json!({"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-required-placement": "rack"});
+    let effects = apply(&mut first, kind, workload(levels));
+    let patch = effects.iter().find_map(|effect| match effect {
+        Effect::PatchPodGroup(_, patch) => Some(patch),
+        _ => None,
+    });
+    let annotations = patch.unwrap()["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations.get(key), Some(&Value::Null));
+}

@@ -17,11 +17,12 @@ const LONGEST_NAME: usize = 253;
 const DEVICE_SHARING: [&str; 4] = [keys::GPU_FRACTION, keys::GPU_MEMORY, keys::GPU_FRACTION_NUM_DEVICES, keys::MPS];
 
 /// Annotations that speak about the very object they are on, or that binding writes on a pod that is its own owner.
-const NOT_COPIED: [&str; 7] = [
+const NOT_COPIED: [&str; 8] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
     keys::POD_GROUP,
     keys::DECISION,
+    keys::AUTOMATIC_PREFERRED,
     keys::RECEIVED_RESOURCE_TYPE,
     keys::NUMA_PREDICTED,
     keys::NUMA_OBSERVED,

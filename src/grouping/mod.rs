@@ -251,18 +251,3 @@ fn stub(id: &ObjectId) -> Value {
         "metadata": {"name": id.name, "namespace": id.namespace, "uid": id.uid},
     })
 }
-
-/// Gives the subgroups that prefer the lowest level of their topology that level. Never beyond a required level: there is
-/// none lower than the lowest, and a subgroup that names a level of its own is not among them.
-pub fn resolve_auto_preferred(group: &mut Group, lowest_level: &str) {
-    for subgroup in &mut group.spec.sub_groups {
-        if !group.auto_preferred.contains(&subgroup.name) {
-            continue;
-        }
-        let constraint = subgroup.topology_constraint.get_or_insert_default();
-        if constraint.preferred_topology_level.is_none() && constraint.required_topology_level.is_none() {
-            constraint.preferred_topology_level = Some(lowest_level.to_owned());
-            constraint.topology.clone_from(&group.auto_preferred_topology);
-        }
-    }
-}

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::PodGroup;
+use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
 use berth_engine::facts::{ConstraintFacts, GangFacts, ObjectKey, Problem, SubgroupFacts};
 
-use super::{FieldError, Priorities, Result, created_millis, object_name, required_name, uid_of};
+use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, uid_of};
 use crate::grouping::{Group, GroupProblem, UnreadOwner, WalkEnd};
 
 /// Priorities from here on are not preemptible unless the gang says so.
 const NON_PREEMPTIBLE_FROM: i32 = 100;
 
-/// Facts of a gang as grouping derived it from a workload.
-pub fn derived_gang_facts(group: &Group, priorities: &Priorities) -> Result<GangFacts> {
+/// Facts of a gang as grouping derived it from a workload, with what people changed in its PodGroup, if there is one.
+pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: &Priorities) -> Result<GangFacts> {
     let mut written = PodGroup::new(&group.name, group.spec.clone());
     written.metadata.namespace = Some(group.namespace.clone());
     let owner = if group.workload.name.is_empty() {
@@ -22,10 +22,16 @@ pub fn derived_gang_facts(group: &Group, priorities: &Priorities) -> Result<Gang
         &group.workload
     };
     let mut facts = gang_facts(&written, &owner.display(), priorities)?;
-    for subgroup in &mut facts.subgroups {
-        subgroup.auto_preferred = group.auto_preferred.contains(&subgroup.name);
-        if subgroup.auto_preferred && subgroup.constraint.topology.is_none() {
-            subgroup.constraint.topology.clone_from(&group.auto_preferred_topology);
+    automatic::mark(&mut facts.subgroups, group.auto_preferred_topology.as_ref(), |subgroup| {
+        group.auto_preferred.contains(&subgroup.name)
+    });
+    if let Some(object) = object {
+        // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
+        if let Some(queue) = &object.spec.queue {
+            facts.queue.clone_from(queue);
+        }
+        if facts.constraint == ConstraintFacts::default() {
+            facts.constraint = constraint(object.spec.topology_constraint.as_ref());
         }
     }
     facts.problems = group.problems.iter().map(problem_fact).collect();
@@ -104,6 +110,19 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
             auto_preferred: false,
         });
     }
+    let mut warnings = Vec::new();
+    let written = group.metadata.annotations.as_ref().and_then(|all| all.get(keys::AUTOMATIC_PREFERRED));
+    if let Some(value) = written
+        && let Err(error) = automatic::read(value, &mut subgroups)
+    {
+        warnings.push(Problem {
+            code: "InvalidPolicy",
+            object: format!("PodGroup/{name}"),
+            key: keys::AUTOMATIC_PREFERRED.to_owned(),
+            value: value.clone(),
+            allowed: format!("what berth writes there ({error})"),
+        });
+    }
     Ok(GangFacts {
         uid: uid_of("PodGroup", &group.metadata),
         key: ObjectKey::new(group.metadata.namespace.clone().unwrap_or_default(), name),
@@ -117,7 +136,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         constraint: constraint(spec.topology_constraint.as_ref()),
         subgroups,
         problems: Vec::new(),
-        warnings: Vec::new(),
+        warnings,
     })
 }
 
