@@ -267,6 +267,9 @@ pub const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 /// Label on Ray pods: `headgroup` or the worker group's name.
 pub const RAY_GROUP: &str = "ray.io/group";
 
+/// Label on Ray pods: `head` or `worker`.
+pub const RAY_NODE_TYPE: &str = "ray.io/node-type";
+
 /// Label on a Ray owner: name of the PriorityClass.
 pub const RAY_PRIORITY_CLASS: &str = "ray.io/priority-class-name";
 

@@ -17,6 +17,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::grouping::leaders::leads;
 use crate::grouping::{self, External, Group, GroupingContext};
 
 pub mod automatic;
@@ -118,7 +119,7 @@ impl Membership {
             gang: Some(group.name.clone()),
             subgroup: group.subgroup.clone(),
             index: group.index,
-            leader: false,
+            leader: group.leader,
             unsupported: group.unsupported.clone(),
             problems: group.pod_problem.iter().map(gang::problem_fact).collect(),
         }
@@ -131,7 +132,7 @@ impl Membership {
             gang: external.name,
             subgroup: external.subgroup,
             index: external.index,
-            leader: false,
+            leader: external.leader,
             unsupported: external.unsupported,
             problems: Vec::new(),
         }
@@ -154,6 +155,7 @@ impl Membership {
             gang: annotation(POD_GROUP_NAME),
             subgroup: label(SUBGROUP_NAME),
             index,
+            leader: leads(pod),
             ..Self::default()
         }
     }

@@ -10,6 +10,7 @@
 mod defaults;
 pub mod expand;
 pub mod kinds;
+pub mod leaders;
 mod object;
 pub mod owners;
 pub mod problem;
@@ -101,6 +102,8 @@ pub struct Group {
     pub subgroup: Option<String>,
     /// Of the pod: its rank within the gang.
     pub index: Option<u32>,
+    /// Of the pod: it goes first within its gang.
+    pub leader: bool,
     /// Of the pod: why it can't be placed, although the rest of the gang can.
     pub pod_problem: Option<GroupProblem>,
 }
@@ -141,6 +144,8 @@ pub struct External {
     pub subgroup: Option<String>,
     /// Rank of the pod, where its labels say one.
     pub index: Option<u32>,
+    /// The pod goes first within its gang.
+    pub leader: bool,
     /// The workload that a person wrote.
     pub workload: ObjectId,
     /// Keys that are recognised and not built; they keep the pod pending.
@@ -213,6 +218,7 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
         group.namespace = "default".to_owned();
     }
     group.unread_owner = chain.unread.clone();
+    group.leader = leaders::leads(pod);
 
     let annotations = Object::Pod(pod).annotations();
     let named = annotations.get(keys::POD_GROUP);
@@ -227,6 +233,7 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
         name: named.map(str::to_owned),
         subgroup: input.pod_label(keys::SUB_GROUP).map(str::to_owned),
         index: group.index,
+        leader: group.leader,
         workload: group.workload,
         unsupported: defaults::device_sharing(pod),
     }))

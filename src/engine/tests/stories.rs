@@ -322,3 +322,16 @@ fn a_pod_with_a_mistake_is_left_aside_and_named() {
     lab.pass();
     assert_eq!(lab.places("g"), "a a");
 }
+
+#[test]
+fn a_leader_goes_first_whatever_its_index() {
+    let mut lab = Lab::new("b/r1: a=1; b/r2: c=1");
+    lab.send(Event::GangUpsert(Lab::gang_facts("g", 2, Lab::constraint("block", "rack"))));
+    for index in 0..2 {
+        lab.send(Event::PodUpsert(Lab::pod_facts("g", None, index, 1)));
+    }
+    lab.send(Event::PodUpsert(PodFacts { leader: true, created: 9, ..Lab::pod_facts("g", None, 7, 1) }));
+    lab.pass();
+    // Of three pods two find room: the leader has the first place, the second worker waits.
+    assert_eq!(lab.places("g"), "c - a");
+}
