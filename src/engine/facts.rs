@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use crate::problem::{Problem, ProblemCode};
+
 /// Milliseconds since the Unix epoch (or since the start of a simulation).
 pub type Millis = i64;
 
@@ -317,21 +319,6 @@ pub struct SubgroupFacts {
     /// Set by grouping for segments: the preferred level is the lowest one of the
     /// topology, never beyond the required one (placement.md section 8).
     pub auto_preferred: bool,
-}
-
-/// A mistake in an object, found before or inside the engine. Keeps the gang pending.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Problem {
-    /// Stable CamelCase code, such as `InvalidSegmentSize`.
-    pub code: &'static str,
-    /// The object, such as `PyTorchJob/train`, or empty when it is the gang itself.
-    pub object: String,
-    /// The annotation, label or field.
-    pub key: String,
-    /// The value found.
-    pub value: String,
-    /// What is allowed, as a phrase.
-    pub allowed: String,
 }
 
 /// A gang: one PodGroup.

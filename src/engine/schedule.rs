@@ -440,13 +440,7 @@ fn problem_reason(problem: Problem) -> Reason {
 
 fn unsupported_reason(key: &str) -> Reason {
     let mut reason = Reason::new(Code::UnsupportedFeature);
-    reason.problem = Some(Problem {
-        code: "UnsupportedFeature",
-        object: String::new(),
-        key: key.to_owned(),
-        value: String::new(),
-        allowed: "workloads without it".to_owned(),
-    });
+    reason.detail = key.to_owned();
     reason
 }
 

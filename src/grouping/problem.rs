@@ -1,59 +1,6 @@
 //! Mistakes in what a user wrote, as data: where, which key, which value, and what is allowed.
 
-use std::fmt;
-
-/// What kind of mistake it is. The words are stable: people and programs match on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProblemCode {
-    /// A minimum that is no positive integer, or more than there will ever be pods.
-    InvalidMinMember,
-    /// A segment size that is no integer above 1, or more than there are pods to cut.
-    InvalidSegmentSize,
-    /// A replica count that is no integer from 0 on.
-    InvalidReplicas,
-    /// A LeaderWorkerSet's size that is no positive integer.
-    InvalidSize,
-    /// A policy word that does not exist.
-    InvalidPolicy,
-    /// `kai.scheduler/preemptibility` with an unknown word.
-    InvalidPreemptibility,
-    /// A duration that can't be read, or is negative where it must not be.
-    InvalidDuration,
-    /// A priority class that does not exist.
-    UnknownPriorityClass,
-    /// A minimum where the kind has none.
-    MinMemberIgnored,
-    /// Levels on a pod template that constrain nothing.
-    TopologyIgnored,
-    /// A pod without a label that says which member it is, or with an unusable one.
-    InvalidMemberLabel,
-}
-
-impl ProblemCode {
-    /// The stable word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidMinMember => "InvalidMinMember",
-            Self::InvalidSegmentSize => "InvalidSegmentSize",
-            Self::InvalidReplicas => "InvalidReplicas",
-            Self::InvalidSize => "InvalidSize",
-            Self::InvalidPolicy => "InvalidPolicy",
-            Self::InvalidPreemptibility => "InvalidPreemptibility",
-            Self::InvalidDuration => "InvalidDuration",
-            Self::UnknownPriorityClass => "UnknownPriorityClass",
-            Self::MinMemberIgnored => "MinMemberIgnored",
-            Self::TopologyIgnored => "TopologyIgnored",
-            Self::InvalidMemberLabel => "InvalidMemberLabel",
-        }
-    }
-}
-
-impl fmt::Display for ProblemCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+pub use berth_engine::problem::ProblemCode;
 
 /// One mistake. The message names everything that is needed to correct it.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

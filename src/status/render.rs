@@ -32,7 +32,7 @@ pub(super) fn condition(reason: &Reason) -> Condition {
 /// What an event says of a mistake that does not keep a gang from running.
 pub(super) fn warning(problem: &Problem) -> Condition {
     let message: String = explain::problem(problem).chars().take(MAX_MESSAGE).collect();
-    Condition { code: problem.code.to_owned(), reason: problem.code.to_owned(), message }
+    Condition { code: problem.code.to_string(), reason: problem.code.to_string(), message }
 }
 
 /// The part of a PodGroup's status that is ours; null clears a field.

@@ -305,7 +305,7 @@ fn ended(what: &'static str, result: Result<(), Error>) -> End {
 
 #[cfg(test)]
 mod tests {
-    use berth_engine::facts::Problem;
+    use berth_engine::facts::{Problem, ProblemCode};
     use berth_engine::outcome::GangState;
 
     use super::*;
@@ -318,7 +318,7 @@ mod tests {
         let directory = SharedDirectory::default();
         directory.lock().gang_mut("g").object_uid = Some("object".to_owned());
         let warning = |value: &str| Problem {
-            code: "UnknownPriorityClass",
+            code: ProblemCode::UnknownPriorityClass,
             object: "Job/j".to_owned(),
             key: "priorityClassName".to_owned(),
             value: value.to_owned(),

@@ -115,7 +115,7 @@ pub fn gang(gang: &GangReport) -> Value {
 }
 
 fn warning(warning: &Problem) -> Value {
-    json!({"code": warning.code, "message": explain::problem(warning)})
+    json!({"code": warning.code.as_str(), "message": explain::problem(warning)})
 }
 
 fn quality(quality: &Quality) -> Value {

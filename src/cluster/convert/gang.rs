@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
-use berth_engine::facts::{ConstraintFacts, GangFacts, ObjectKey, Problem, SubgroupFacts};
+use berth_engine::facts::{ConstraintFacts, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
 
 use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, uid_of};
 use crate::grouping::{Group, GroupProblem, UnreadOwner, WalkEnd};
@@ -44,7 +44,7 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
 
 pub(super) fn problem_fact(problem: &GroupProblem) -> Problem {
     Problem {
-        code: problem.code.as_str(),
+        code: problem.code,
         object: problem.object.clone(),
         key: problem.key.clone(),
         value: problem.value.trim_matches('"').to_owned(),
@@ -61,7 +61,7 @@ pub fn unread_owner_fact(unread: &UnreadOwner) -> Problem {
         WalkEnd::TooDeep => "a chain of owners that ends: this one is beyond the longest that is followed",
     };
     Problem {
-        code: "UnreadOwner",
+        code: ProblemCode::UnreadOwner,
         object: String::new(),
         key: "metadata.ownerReferences".to_owned(),
         value: unread.id.display(),
@@ -116,7 +116,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         && let Err(error) = automatic::read(value, &mut subgroups)
     {
         warnings.push(Problem {
-            code: "InvalidPolicy",
+            code: ProblemCode::InvalidPolicy,
             object: format!("PodGroup/{name}"),
             key: keys::AUTOMATIC_PREFERRED.to_owned(),
             value: value.clone(),

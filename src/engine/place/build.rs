@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::facts::Problem;
+use crate::facts::{Problem, ProblemCode};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
 use crate::place::task::{Bound, Item};
 use crate::policy::Policy;
@@ -189,7 +189,7 @@ fn unknown_subgroup(gang: &Gang, pod: &Pod) -> Problem {
     let leaves = gang.subs.iter().skip(1).filter(|sub| sub.children.is_empty());
     let leaves: Vec<&str> = leaves.map(|sub| sub.name.as_str()).collect();
     Problem {
-        code: "UnknownSubgroup",
+        code: ProblemCode::UnknownSubgroup,
         object: String::new(),
         key: "kai.scheduler/subgroup-name".to_owned(),
         value: pod.facts.subgroup.clone().unwrap_or_default(),
@@ -254,8 +254,7 @@ fn resolve_one(
         None => {
             let known = known_topologies(world);
             let level = sub.constraint.required.as_ref().or(sub.constraint.preferred.as_ref());
-            problem(
-                "LevelWithoutTopology",
+            problem(ProblemCode::LevelWithoutTopology,
                 "topology",
                 level.map_or("", String::as_str),
                 format!("the name of a Topology beside the level ({known}), or a default topology"),
@@ -264,7 +263,7 @@ fn resolve_one(
         }
     };
     let Some(tree_idx) = world.tree_by_topology.get(&name).copied() else {
-        problem("UnknownTopology", "topology", &name, known_topologies(world));
+        problem(ProblemCode::UnknownTopology, "topology", &name, known_topologies(world));
         return None;
     };
     let tree = &world.trees[tree_idx.at()];
@@ -272,7 +271,7 @@ fn resolve_one(
         let value = value.as_deref()?;
         let depth = tree.depth_of_level(value);
         if depth.is_none() {
-            problem("UnknownLevel", key, value, format!("a level of Topology {name}: {}", tree.labels.join(", ")));
+            problem(ProblemCode::UnknownLevel, key, value, format!("a level of Topology {name}: {}", tree.labels.join(", ")));
         }
         depth
     };
@@ -283,8 +282,7 @@ fn resolve_one(
     }
     if let (Some(hard), Some(soft)) = (required, preferred)
         && soft < hard {
-            problem(
-                "PreferredAboveRequired",
+            problem(ProblemCode::PreferredAboveRequired,
                 "preferredTopologyLevel",
                 tree.label(soft),
                 format!("a level at or below the required level {}", tree.label(hard)),

@@ -170,7 +170,7 @@ fn mistakes_name_key_value_and_what_is_allowed() {
     lab.gang("order", 1, 1, "rack", "block");
     lab.pass();
     let problem = lab.report("level").reasons[0].problem.clone().unwrap();
-    assert_eq!((problem.code, problem.value.as_str()), ("UnknownLevel", "row"));
+    assert_eq!((problem.code, problem.value.as_str()), (ProblemCode::UnknownLevel, "row"));
     assert!(problem.allowed.contains("block, rack"), "{}", problem.allowed);
     assert_eq!(lab.report("order").reasons[0].code_name(), "PreferredAboveRequired");
 }
@@ -298,7 +298,7 @@ fn a_pod_with_a_mistake_is_left_aside_and_named() {
     let mut lab = Lab::new("i: a=4");
     lab.gang("g", 2, 1, "rack", "");
     let problem = Problem {
-        code: "InvalidMemberLabel",
+        code: ProblemCode::InvalidMemberLabel,
         object: "Pod/g-7".into(),
         key: "index".into(),
         value: "7".into(),

@@ -63,7 +63,7 @@ impl State<'_> {
             }
         }
         for (gang, codes) in &expect.warnings {
-            let found: Vec<&str> = self.gang(gang)?.warnings.iter().map(|warning| warning.code).collect();
+            let found: Vec<&str> = self.gang(gang)?.warnings.iter().map(|warning| warning.code.as_str()).collect();
             if found != *codes {
                 return Err(format!("{gang} should have the warnings {codes:?}, has {found:?}"));
             }

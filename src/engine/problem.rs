@@ -1,0 +1,94 @@
+//! Mistakes in what a user wrote, as data, and the one list of their codes.
+
+use std::fmt;
+
+/// Declares the codes once: the enum, the list of all, and their names.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident,)*) => {
+        /// What kind of mistake it is. The words are stable: people and programs match on them. Each has a section in
+        /// docs/reasons.md.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ProblemCode {
+            $($(#[$doc])* $code,)*
+        }
+
+        impl ProblemCode {
+            /// Every code.
+            pub const ALL: &[Self] = &[$(Self::$code,)*];
+
+            /// The stable CamelCase word.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$code => stringify!($code),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Two subgroups of one name.
+    DuplicateSubgroup,
+    /// A duration that can't be read, or is negative where it must not be.
+    InvalidDuration,
+    /// A pod without a label that says which member it is, or with an unusable one.
+    InvalidMemberLabel,
+    /// A minimum that is no positive integer, or more than there will ever be pods.
+    InvalidMinMember,
+    /// A minimum of subgroups that is more than there are.
+    InvalidMinSubGroup,
+    /// A policy word that does not exist.
+    InvalidPolicy,
+    /// `kai.scheduler/preemptibility` with an unknown word.
+    InvalidPreemptibility,
+    /// A replica count that is no integer from 0 on.
+    InvalidReplicas,
+    /// A segment size that is no integer above 1, or more than there are pods to cut.
+    InvalidSegmentSize,
+    /// A LeaderWorkerSet's size that is no positive integer.
+    InvalidSize,
+    /// A level without a topology's name, and no default topology.
+    LevelWithoutTopology,
+    /// A minimum where the kind has none.
+    MinMemberIgnored,
+    /// A preferred level wider than the required one.
+    PreferredAboveRequired,
+    /// Subgroups that are each other's parents.
+    SubgroupCycle,
+    /// Levels on a pod template that constrain nothing.
+    TopologyIgnored,
+    /// A level that the topology does not have.
+    UnknownLevel,
+    /// A parent that does not exist.
+    UnknownParent,
+    /// A priority class that does not exist.
+    UnknownPriorityClass,
+    /// A pod in a subgroup that the gang does not have.
+    UnknownSubgroup,
+    /// A topology that does not exist.
+    UnknownTopology,
+    /// An owner that could not be read.
+    UnreadOwner,
+}
+
+impl fmt::Display for ProblemCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A mistake in an object, found before or inside the engine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Problem {
+    /// What kind of mistake.
+    pub code: ProblemCode,
+    /// The object, such as `PyTorchJob/train`, or empty when it is the gang itself.
+    pub object: String,
+    /// The annotation, label or field.
+    pub key: String,
+    /// The value found.
+    pub value: String,
+    /// What is allowed, as a phrase.
+    pub allowed: String,
+}
