@@ -96,6 +96,8 @@ pub enum GangState {
     Partial,
     /// Waiting.
     Pending,
+    /// Over: every pod has succeeded or failed.
+    Done,
 }
 
 /// State of a pod.

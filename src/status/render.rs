@@ -41,6 +41,7 @@ pub(super) fn status(report: &GangReport) -> Value {
         GangState::Placed => "Placed",
         GangState::Partial => "Partial",
         GangState::Pending => "Pending",
+        GangState::Done => "Done",
     };
     let reason = report.reasons.first().map(condition);
     let quality = report.quality.as_ref().map(|quality| {

@@ -33,7 +33,8 @@ pub fn result(result: &SimulationResult, with_stats: bool) -> Value {
             "pending": result.pending(),
             "evicted": 0,
             "gangsPlaced": result.gangs_placed(),
-            "gangsPending": result.gangs.len() - result.gangs_placed(),
+            "gangsPending": result.gangs_pending(),
+            "gangsDone": result.gangs_done(),
         },
     });
     if with_stats && let Value::Object(map) = &mut value {
@@ -93,6 +94,7 @@ pub fn gang(gang: &GangReport) -> Value {
         GangState::Placed => "Placed",
         GangState::Partial => "Partial",
         GangState::Pending => "Pending",
+        GangState::Done => "Done",
     };
     let mut value = json!({
         "namespace": gang.key.namespace,

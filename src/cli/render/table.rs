@@ -79,7 +79,7 @@ impl Paint {
 fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
     let state = match gang.state {
         GangState::Placed => paint.good(state_word(gang.state)),
-        GangState::Partial | GangState::Pending => paint.bad(state_word(gang.state)),
+        GangState::Partial | GangState::Pending | GangState::Done => paint.bad(state_word(gang.state)),
     };
     let mut text = format!(
         "{}  {}/{} pods {state}",

@@ -45,6 +45,7 @@ pub(super) fn state_word(state: GangState) -> &'static str {
         GangState::Placed => "placed",
         GangState::Partial => "below its minimum",
         GangState::Pending => "pending",
+        GangState::Done => "over",
     }
 }
 
@@ -150,7 +151,7 @@ impl Domain {
 
 /// The last line.
 pub(super) fn summary(result: &SimulationResult) -> String {
-    let waiting = result.gangs.len() - result.gangs_placed();
+    let waiting = result.gangs_pending();
     let mut text = format!(
         "{} of {} pods have a node, {} pending; {} gang{} placed, {waiting} pending",
         result.bound(),
@@ -159,6 +160,9 @@ pub(super) fn summary(result: &SimulationResult) -> String {
         result.gangs_placed(),
         if result.gangs_placed() == 1 { "" } else { "s" },
     );
+    if result.gangs_done() > 0 {
+        let _ = write!(text, ", {} over", result.gangs_done());
+    }
     if !result.skipped.is_empty() {
         let _ = write!(text, "; {} skipped", result.skipped.len());
     }

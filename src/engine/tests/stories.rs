@@ -335,3 +335,19 @@ fn a_leader_goes_first_whatever_its_index() {
     // Of three pods two find room: the leader has the first place, the second worker waits.
     assert_eq!(lab.places("g"), "c - a");
 }
+
+#[test]
+fn a_gang_is_done_when_every_pod_has_ended() {
+    let mut lab = Lab::new("i: a=4");
+    lab.gang("g", 2, 1, "rack", "");
+    lab.pass();
+    let end = |index: u32, phase| PodFacts { phase, node: Some("a".into()), ..Lab::pod_facts("g", None, index, 1) };
+    lab.send(Event::PodUpsert(end(0, PodPhase::Succeeded)));
+    assert_eq!(lab.report("g").state, GangState::Partial);
+    lab.send(Event::PodUpsert(PodFacts { terminating: true, ..end(1, PodPhase::Running) }));
+    assert_eq!(lab.report("g").state, GangState::Pending, "a pod that leaves may be made again");
+    lab.send(Event::PodUpsert(end(1, PodPhase::Failed)));
+    lab.pass();
+    let report = lab.report("g");
+    assert_eq!((report.state, report.bound, report.reasons.len()), (GangState::Done, 0, 0));
+}

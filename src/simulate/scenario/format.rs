@@ -290,6 +290,9 @@ pub struct Expect {
     /// Words that the sentence of a gang's blocking reason holds.
     #[serde(default)]
     pub sentence: BTreeMap<String, String>,
+    /// Gangs whose pods have all ended.
+    #[serde(default)]
+    pub done: Vec<String>,
     /// Codes of a gang's warnings, all of them.
     #[serde(default)]
     pub warnings: BTreeMap<String, Vec<String>>,
