@@ -8,7 +8,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use super::render::{html, json, table};
-use super::{NO, YES, complain};
+use super::{Compat, NO, YES, complain};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
 use crate::simulate::result::SimulationResult;
@@ -32,6 +32,9 @@ pub struct Arguments {
     /// Topology of gangs that name none.
     #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
+    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
+    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
+    compat: Option<Compat>,
     /// Pods with this schedulerName are placed; others only hold room.
     #[arg(
         long,
@@ -59,6 +62,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
+        compat_kai: arguments.compat == Some(Compat::Kai),
     };
     let items = read_paths(&arguments.paths)?;
     let (scenarios, objects): (Vec<Item>, Vec<Item>) =

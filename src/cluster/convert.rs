@@ -460,11 +460,12 @@ fn queue_fields(queue: &Queue) -> std::result::Result<QueueFacts, FieldError> {
     })
 }
 
-/// Priority values by class name.
+/// Priority values by class name, and how workloads are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priorities {
     classes: BTreeMap<String, i32>,
     global_default: Option<String>,
+    compat_kai: bool,
 }
 
 impl Priorities {
@@ -478,7 +479,14 @@ impl Priorities {
         Self {
             classes,
             global_default: None,
+            compat_kai: false,
         }
+    }
+
+    /// The same, with workloads read as KAI Scheduler reads them.
+    #[must_use]
+    pub fn compat_kai(self, compat_kai: bool) -> Self {
+        Self { compat_kai, ..self }
     }
 
     /// Adds or replaces a class.
@@ -508,6 +516,7 @@ impl Priorities {
         GroupingContext {
             priority_classes: &self.classes,
             global_default: self.global_default.as_deref(),
+            compat_kai: self.compat_kai,
         }
     }
 }

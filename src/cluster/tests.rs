@@ -381,3 +381,17 @@ fn segments_keep_their_automatic_level_when_only_the_pod_group_is_left() {
     let annotations = patch.unwrap()["metadata"]["annotations"].as_object().unwrap();
     assert_eq!(annotations.get(key), Some(&Value::Null));
 }
+
+#[test]
+fn workloads_are_read_as_kai_does_when_asked() {
+    let minimum = |compat_kai: bool| {
+        let mut store = store().compat_kai(compat_kai);
+        end_lists(&mut store);
+        apply(&mut store, pod_kind(), pod("a", None));
+        let mut job = job("2");
+        let annotations = job["metadata"]["annotations"].take();
+        job["spec"]["template"] = json!({"metadata": {"annotations": annotations}});
+        gangs(&apply(&mut store, job_kind(), job))[0].min_member
+    };
+    assert_eq!((minimum(false), minimum(true)), (Some(2), Some(1)));
+}

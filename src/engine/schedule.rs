@@ -28,7 +28,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     world.end_waits(now);
     if world.dirty {
         world.dirty = false;
-        world.refresh_trees();
+        world.refresh_trees(policy.compat_kai);
         let woken = world.take_woken();
         Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
     }

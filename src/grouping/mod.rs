@@ -7,6 +7,7 @@
 //!
 //! It does not know: topologies (whether a level exists, which is the lowest), nodes, a client, a clock.
 
+mod compat;
 mod defaults;
 pub mod expand;
 pub mod kinds;
@@ -48,6 +49,8 @@ pub struct GroupingContext<'a> {
     pub priority_classes: &'a BTreeMap<String, i32>,
     /// Name of the class that is the global default, if there is one.
     pub global_default: Option<&'a str>,
+    /// Read workloads as KAI Scheduler does, also where Berth differs on purpose.
+    pub compat_kai: bool,
 }
 
 impl GroupingContext<'_> {
@@ -212,8 +215,12 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     };
     let rule = if stub.is_some() { kinds::generic::group } else { rule_of(&chain) };
     chain.owners.extend(stub.map(Arc::new));
-    let input = Input { pod, owners: &chain.owners, context };
+    let as_kai = context.compat_kai.then(|| compat::read(pod, &mut chain.owners));
+    let input = Input { pod: as_kai.as_ref().unwrap_or(pod), owners: &chain.owners, context };
     let mut group = rule(&input);
+    if context.compat_kai {
+        compat::group(&mut group, chain.owners.last());
+    }
     if group.namespace.is_empty() {
         group.namespace = "default".to_owned();
     }

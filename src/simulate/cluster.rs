@@ -87,10 +87,10 @@ impl Cluster {
     pub fn new(options: Options) -> Self {
         Self {
             world: World::new(),
+            priorities: Priorities::shipped().compat_kai(options.compat_kai),
             options,
             now: 0,
             objects: BTreeMap::new(),
-            priorities: Priorities::shipped(),
             owners: ObjectIndex::default(),
             gangs: BTreeMap::new(),
             derived: BTreeMap::new(),

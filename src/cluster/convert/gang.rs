@@ -112,7 +112,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
     }
     let mut warnings = Vec::new();
     let written = group.metadata.annotations.as_ref().and_then(|all| all.get(keys::AUTOMATIC_PREFERRED));
-    if let Some(value) = written
+    if let Some(value) = written.filter(|_| !priorities.context().compat_kai)
         && let Err(error) = automatic::read(value, &mut subgroups)
     {
         warnings.push(Problem {

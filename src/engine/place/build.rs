@@ -303,6 +303,9 @@ fn topology_name(world: &World, gang: &Gang, at: usize, policy: &Policy) -> Opti
         }
         sub = gang.subs[sub].parent;
     }
+    if policy.compat_kai {
+        return None;
+    }
     world.default_topology(policy.default_topology.as_deref()).map(str::to_owned)
 }
 

@@ -205,8 +205,9 @@ impl World {
         idx
     }
 
-    /// Rebuilds trees when nodes or topologies changed since the last call.
-    pub(crate) fn refresh_trees(&mut self) {
+    /// Rebuilds trees when nodes or topologies changed since the last call. With `whole_paths` a node that lacks the
+    /// label of one level leaves the whole topology, as in KAI.
+    pub(crate) fn refresh_trees(&mut self, whole_paths: bool) {
         if !self.trees_dirty {
             return;
         }
@@ -221,7 +222,11 @@ impl World {
         let mut by_topology = BTreeMap::new();
         for (name, facts) in &self.topologies {
             by_topology.insert(name.clone(), TreeIdx(trees.len() as u32));
-            trees.push(Tree::build(&facts.levels, &nodes));
+            let has_all = |(_, node): &&(NodeIdx, &NodeFacts)| {
+                !whole_paths || facts.levels.iter().all(|level| node.labels.contains_key(&level.label))
+            };
+            let inside: Vec<_> = nodes.iter().filter(has_all).copied().collect();
+            trees.push(Tree::build(&facts.levels, &inside));
         }
         self.trees = trees;
         self.tree_by_topology = by_topology;

@@ -31,6 +31,9 @@ pub struct Scenario {
     /// What must hold before the first step.
     #[serde(default)]
     pub expect: Option<Expect>,
+    /// What must hold before the first step with every deliberate difference from KAI Scheduler turned off.
+    #[serde(default)]
+    pub expect_kai: Option<Expect>,
     /// What happens then.
     #[serde(default)]
     pub steps: Vec<Step>,
