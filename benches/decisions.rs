@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{
-    ConstraintFacts, Event, GangFacts, LevelFacts, NodeFacts, ObjectKey, PodFacts, PodPhase,
-    ShapeFacts, TopologyFacts,
+    ConstraintFacts, Event, GangFacts, LabelSelector, LevelFacts, NodeFacts, ObjectKey, PodFacts,
+    PodPhase, PodTerm, ShapeFacts, TopologyFacts,
 };
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
@@ -155,7 +155,80 @@ fn peak_memory_mib() -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
+/// One gang of one pod; `kind` tells shapes apart.
+fn single(world: &mut World, name: &str, kind: usize, apart: bool) {
+    let facts = GangFacts {
+        uid: format!("gang-{name}"),
+        key: ObjectKey::new("ns", name),
+        queue: "default-queue".into(),
+        min_member: Some(1),
+        ..GangFacts::default()
+    };
+    world.apply(Event::GangUpsert(facts), 0).unwrap();
+    let mut facts = pod(name, 0, 0);
+    facts.shape.requests.insert("memory".into(), 1 << (10 + kind % 20));
+    facts.shape.requests.insert("cpu".into(), 1000 + (kind / 20) as i64);
+    facts.labels.insert("app".into(), format!("app-{kind}"));
+    if apart {
+        let requirement = berth_engine::facts::LabelRequirement {
+            key: "app".into(),
+            operator: berth_engine::facts::SelectorOperator::In,
+            values: vec![format!("app-{kind}")],
+        };
+        facts.shape.pod_anti_affinity.push(PodTerm {
+            selector: Some(LabelSelector { requirements: vec![requirement] }),
+            namespaces: ["ns".to_owned()].into(),
+            namespace_selector: None,
+            topology_key: "host".into(),
+        });
+    }
+    world.apply(Event::PodUpsert(facts), 0).unwrap();
+}
+
+/// The rules that decide where a pod fits, as multiples of one streaming pass.
+fn rules(apart: bool) {
+    let said = if apart { "with anti-affinity by host" } else { "without rules between pods" };
+    let times = |time: Duration| time.as_secs_f64() / streaming_pass(5000).as_secs_f64().max(1e-9);
+    let mut world = cluster(&["rack", "host"], &[50, 100]);
+    single(&mut world, "warm", 1000, apart);
+    black_box(schedule(&mut world, &Policy::standard(), 0));
+    let (mut new_shape, mut node_change) = (Vec::new(), Vec::new());
+    for n in 0..RUNS {
+        single(&mut world, &format!("new-{n}"), n, apart);
+        let start = Instant::now();
+        black_box(schedule(&mut world, &Policy::standard(), 0));
+        new_shape.push(start.elapsed());
+        let mut busy = pod(&format!("busy-{n}"), 0, 1);
+        (busy.ours, busy.gang, busy.node) = (false, None, Some("n00007".into()));
+        single(&mut world, &format!("again-{n}"), n, apart);
+        let start = Instant::now();
+        world.apply(Event::PodUpsert(busy), 0).unwrap();
+        black_box(schedule(&mut world, &Policy::standard(), 0));
+        node_change.push(start.elapsed());
+    }
+    println!("5 000 nodes, {said}: one pod of a new shape {:.0} streaming passes", times(median(new_shape)));
+    println!("5 000 nodes, {said}: one node changed and one pod of a known shape {:.0} streaming passes", times(median(node_change)));
+    let mut world = cluster(&["rack", "host"], &[50, 100]);
+    for n in 0..10_000 {
+        single(&mut world, &format!("p{n:05}"), n % 50, apart);
+    }
+    let start = Instant::now();
+    let outcome = schedule(&mut world, &Policy::standard(), 0);
+    let time = start.elapsed();
+    println!(
+        "10 000 single pods of 50 shapes, 5 000 nodes, {said}: {} placed in {:.0} ms, {:.0} streaming passes",
+        outcome.decisions.len(),
+        time.as_secs_f64() * 1e3,
+        times(time)
+    );
+}
+
 fn main() {
+    if std::env::args().any(|arg| arg == "rules") {
+        rules(false);
+        rules(true);
+        return;
+    }
     measure("1 000 gangs of 4, required rack, 5 000 nodes in 50 racks", 5000, || {
         let mut world = cluster(&["rack"], &[50, 100]);
         for n in 0..1000 {
@@ -173,6 +246,8 @@ fn main() {
         submit(&mut world, "g", 4096, 1, None, Some("rack"));
         world
     });
+    rules(false);
+    rules(true);
     let mut world = cluster(&["rack"], &[50, 100]);
     for n in 0..100_000 {
         let mut facts = pod(&format!("r{}", n / 4), n, 0);

@@ -83,6 +83,10 @@ fn head(reason: &Reason) -> String {
         }
         Code::NotEnoughRoom => format!("{who}needs {needed}; {best} has room for {}", reason.has),
         Code::NoNodeMatches => format!("{who}fits no node, even an empty one"),
+        Code::PodRulesUnmet => format!(
+            "{who}needs {needed}; there is room, but rules about other pods (affinity, anti-affinity, spread) allow no \
+             placement of all"
+        ),
         Code::NotFoundWithinBudget => {
             "no placement was found within the search budget; that is no proof that there is none".to_owned()
         }
@@ -178,6 +182,10 @@ pub fn rule(rule: &Rule) -> String {
         Rule::NotReady => "not ready".to_owned(),
         Rule::HostPort(port) => format!("host port {port} taken"),
         Rule::MissingLabel(label) => format!("no label {label}"),
+        Rule::PodAffinity(key) => format!("no pod that the affinity asks for in its {key}"),
+        Rule::PodAntiAffinity(key) => format!("a pod that the anti-affinity avoids in its {key}"),
+        Rule::AntiAffinityOfOthers => "a pod there has an anti-affinity against this one".to_owned(),
+        Rule::TopologySpread(key) => format!("spread over {key} would be uneven"),
     }
 }
 
@@ -311,9 +319,8 @@ mod tests {
         assert!(text.ends_with("(3 nodes refused: too little nvidia.com/gpu free, 1 node refused: cordoned, 2 nodes without the label topology.kubernetes.io/region)"), "{text}");
     }
 
-    /// The titles of docs/reasons.md behind so many `#`, sorted.
-    fn titles(mark: &str) -> Vec<&'static str> {
-        let page = include_str!("../docs/reasons.md");
+    /// The titles of a page behind so many `#`, sorted.
+    fn titles<'a>(page: &'a str, mark: &str) -> Vec<&'a str> {
         let mut titles: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(mark)).collect();
         titles.sort_unstable();
         titles
@@ -321,12 +328,15 @@ mod tests {
 
     #[test]
     fn the_page_of_reasons_is_complete() {
-        let mut codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).chain(["Mistakes"]).collect();
+        let page = include_str!("../docs/reasons.md");
+        let mut codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).chain(["Mistakes", "Rules that refuse a node"]).collect();
         codes.sort_unstable();
-        assert_eq!(titles("## "), codes);
+        assert_eq!(titles(page, "## "), codes);
         let mut mistakes: Vec<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
         mistakes.sort_unstable();
-        assert_eq!(titles("### "), mistakes);
+        let (_, section) = page.split_once("\n## Mistakes\n").expect("the section is there");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        assert_eq!(titles(section, "### "), mistakes);
         assert!(Code::ALL.iter().all(|code| !head(&Reason::new(*code)).is_empty()));
     }
 

@@ -5,11 +5,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{PodGroup, Queue, Topology};
+use crate::{GroupingRule, PodGroup, Queue, Topology};
 
 /// Every definition with the name of its file, sorted by that name.
 pub fn crds() -> Vec<(&'static str, CustomResourceDefinition)> {
     let mut crds = vec![
+        ("berth.scheduler_groupingrules.yaml", GroupingRule::crd()),
         ("kai.scheduler_topologies.yaml", Topology::crd()),
         ("scheduling.run.ai_podgroups.yaml", PodGroup::crd()),
         ("scheduling.run.ai_queues.yaml", Queue::crd()),

@@ -14,6 +14,18 @@ pub const AUTOMATIC_PREFERRED: &str = "berth.scheduler/automatic-preferred";
 /// Annotation on a bound pod, `<id>/<n>`: the decision that bound it and its place there.
 pub const DECISION: &str = "berth.scheduler/decision";
 
+/// Annotation on a derived PodGroup, `"true"`: its constraint came from the workload, and goes when that no longer names one.
+pub const DERIVED_CONSTRAINT: &str = "berth.scheduler/derived-constraint";
+
+/// Annotation on an owner or pod: name of a gang of several owners in the namespace, each of which is one role of it.
+pub const GANG: &str = "berth.scheduler/gang";
+
+/// Annotation on an owner or pod: its role in that gang.
+pub const GANG_ROLE: &str = "berth.scheduler/gang-role";
+
+/// Annotation on an owner or pod: all roles of the gang, with commas between; a number of owners or groups may follow: `prefill=2`.
+pub const GANG_ROLES: &str = "berth.scheduler/gang-roles";
+
 // Values and names.
 
 /// Default of `--scheduler-name`: pods with this `schedulerName` are ours.

@@ -110,7 +110,7 @@ fn print(
     for result in &results {
         match arguments.output {
             Output::Json => {
-                serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats))?;
+                serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats)).map_err(io::Error::from)?;
                 writeln!(out)?;
             }
             Output::Yaml => {

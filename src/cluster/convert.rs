@@ -24,7 +24,7 @@ pub mod automatic;
 mod gang;
 mod shape;
 
-pub use gang::{derived_gang_facts, gang_facts, unread_owner_fact};
+pub use gang::{derived_gang_facts, gang_facts, has_derived_constraint, unread_owner_fact};
 pub use shape::shape_facts;
 
 /// The label that may only be the last level of a topology.
@@ -306,7 +306,7 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         Some(_) => PodPhase::Running,
     };
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
-    let mut shape = shape::shape_fields(spec, &annotations)?;
+    let mut shape = shape::shape_fields(spec, &pod.metadata)?;
     shape.unsupported.extend(membership.unsupported.iter().cloned());
     Ok(PodFacts {
         uid: uid_of("Pod", &pod.metadata),

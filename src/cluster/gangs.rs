@@ -4,6 +4,7 @@
 //! differs, never in the fields that belong to people (queue, markUnschedulable, schedulingBackoff, node pool).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use berth_api::keys;
 use berth_api::pod_group::PodGroup;
@@ -11,12 +12,12 @@ use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
-use super::convert::{self, Membership, automatic};
+use super::convert::{self, Membership, automatic, has_derived_constraint};
 use super::directory::Member;
 use super::raw;
 use super::store::{Bad, PodEntry, Store, typed};
 use super::Effect;
-use crate::grouping::{Group, Grouping, group_pod};
+use crate::grouping::{Group, Grouping, group_pod, merge};
 
 /// A PodGroup write that had no visible effect is tried again after this time: a lost request, or a webhook that undoes it.
 const REWRITE_AFTER_MILLIS: Millis = 60_000;
@@ -30,12 +31,37 @@ pub(super) struct Gang {
     members: BTreeSet<String>,
     /// As its workload describes it, and by which pod.
     derived: Option<(String, Box<Group>)>,
+    /// The parts of a gang of several owners, by their nodes, each as one of its pods describes it.
+    parts: BTreeMap<String, (String, Box<Group>)>,
     /// The object in the API.
     object: Option<(PodGroup, Value)>,
     /// Told to the engine.
     told: Option<GangFacts>,
     /// Last write asked for: what, and when.
     written: Option<(Value, Millis)>,
+}
+
+impl Gang {
+    /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts, as long as the
+    /// pod that gave it is there: after a restart, what was created later than the others is to come again.
+    fn describe(&mut self, uid: &str, group: Box<Group>) {
+        let keeps = |(source, old): &(String, Box<Group>)| {
+            source != uid && self.members.contains(source) && old.outranks(&group)
+        };
+        let Some(part) = &group.part else {
+            if !self.derived.as_ref().is_some_and(keeps) {
+                self.derived = Some((uid.to_owned(), group));
+            }
+            return;
+        };
+        let node = part.node.clone();
+        if self.parts.get(&node).is_some_and(keeps) || self.parts.get(&node).is_some_and(|(_, old)| *old == group) {
+            return;
+        }
+        self.parts.insert(node, (uid.to_owned(), group));
+        let parts = self.parts.iter().map(|(node, (_, group))| (node.clone(), group.clone())).collect();
+        self.derived = merge(&parts).map(|joint| (uid.to_owned(), Box::new(joint)));
+    }
 }
 
 impl Store {
@@ -54,10 +80,7 @@ impl Store {
                 let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
                 self.join(uid, Membership::of_group(&group));
                 let gang = self.gangs.entry(key.clone()).or_default();
-                let keeps = |(source, old): &(String, Box<Group>)| source != uid && old.outranks(&group);
-                if !gang.derived.as_ref().is_some_and(keeps) {
-                    gang.derived = Some((uid.to_owned(), group));
-                }
+                gang.describe(uid, group);
                 self.refresh_gang(&key);
             }
         }
@@ -79,6 +102,7 @@ impl Store {
                 gang.members.remove(uid);
                 if gang.members.is_empty() {
                     gang.derived = None;
+                    gang.parts.clear();
                 }
                 self.directory.lock().remove_member(&gang.engine_uid, uid);
             }
@@ -87,6 +111,25 @@ impl Store {
         if let Some(key) = key {
             self.gangs.entry(key.clone()).or_default().members.insert(uid.to_owned());
             self.refresh_gang(&key);
+        }
+    }
+
+    /// A rule that can't be used is no rule: its kind is grouped as if there were none.
+    pub(super) fn rule_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
+        let rule = crate::grouping::rules::parse(object);
+        let known = match &rule {
+            Ok(rule) => self.owners.rules.insert(uid, Arc::new(rule.clone())),
+            Err(_) => self.owners.rules.remove(&uid),
+        };
+        if known.as_deref() != rule.as_ref().ok() {
+            self.regroup_all();
+        }
+        rule.map(|_| ()).map_err(|problem| Bad { object: raw::key(object).name, message: problem.to_string() })
+    }
+
+    pub(super) fn rule_deleted(&mut self, uid: &str) {
+        if self.owners.rules.remove(uid).is_some() {
+            self.regroup_all();
         }
     }
 
@@ -267,6 +310,9 @@ fn member(entry: &PodEntry) -> Member {
 fn manifest(group: &Group) -> Value {
     let mut annotations = group.annotations.clone();
     annotations.extend(automatic::written(group).map(|value| (keys::AUTOMATIC_PREFERRED.to_owned(), value)));
+    if group.spec.topology_constraint.is_some() {
+        annotations.insert(keys::DERIVED_CONSTRAINT.to_owned(), keys::TRUE.to_owned());
+    }
     json!({
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -311,7 +357,7 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
     let existing = serde_json::to_value(&object.spec).unwrap_or_default();
     for field in DERIVED_FIELDS {
         let (old, new) = (&existing[field], &wanted["spec"][field]);
-        let keeps = field == "topologyConstraint" && is_empty(new);
+        let keeps = field == "topologyConstraint" && is_empty(new) && !has_derived_constraint(object);
         if keeps || old == new || (is_empty(old) && is_empty(new)) {
             continue;
         }
@@ -322,9 +368,15 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
     }
     let labels = missing(object.metadata.labels.as_ref(), &wanted["metadata"]["labels"], &[keys::QUEUE, keys::NODE_POOL]);
     let mut annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
-    let has_automatic = object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(keys::AUTOMATIC_PREFERRED));
-    if has_automatic && wanted["metadata"]["annotations"][keys::AUTOMATIC_PREFERRED].is_null() {
+    let is_there = |key: &&str| object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(*key));
+    if is_there(&keys::AUTOMATIC_PREFERRED) && wanted["metadata"]["annotations"][keys::AUTOMATIC_PREFERRED].is_null() {
         annotations.insert(keys::AUTOMATIC_PREFERRED.to_owned(), Value::Null);
+    }
+    if has_derived_constraint(object) && is_empty(&wanted["spec"]["topologyConstraint"]) {
+        let copied = [keys::DERIVED_CONSTRAINT, keys::TOPOLOGY, keys::TOPOLOGY_REQUIRED, keys::TOPOLOGY_PREFERRED];
+        for key in copied.into_iter().filter(is_there) {
+            annotations.entry(key).or_insert(Value::Null);
+        }
     }
     if spec.is_empty() && labels.is_empty() && annotations.is_empty() {
         return None;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use berth_api::grouping_rule::GroupingRuleSpec;
 use berth_api::queue::Queue;
 use berth_api::topology::Topology;
 use berth_engine::facts::{Event, Millis, ObjectKey, PodFacts, ShapeFacts};
@@ -30,13 +31,14 @@ const OWNER_PATIENCE_MILLIS: Millis = 10_000;
 const MAX_SKIPPED_NAMES: usize = 10_000;
 
 /// Kinds that must be listed before decisions begin.
-const BASE_KINDS: [(&str, &str, &str); 6] = [
+const BASE_KINDS: [(&str, &str, &str); 7] = [
     ("", "v1", "Node"),
     ("", "v1", "Pod"),
     ("scheduling.run.ai", "v2alpha2", "PodGroup"),
     ("scheduling.run.ai", "v2", "Queue"),
     ("kai.scheduler", "v1alpha1", "Topology"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
+    ("berth.scheduler", "v1alpha1", "GroupingRule"),
 ];
 
 /// The kinds to watch from the start.
@@ -91,9 +93,15 @@ pub(super) struct PodEntry {
 pub(super) struct OwnerCache {
     by_uid: BTreeMap<String, Arc<Value>>,
     unreadable: BTreeSet<String>,
+    /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
+    pub(super) rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
 }
 
 impl Owners for OwnerCache {
+    fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
+        self.rules.values().find(|rule| rule.group == group && rule.kind == kind).cloned()
+    }
+
     fn get(&self, id: &ObjectId) -> OwnerLookup {
         match self.by_uid.get(&id.uid) {
             Some(object) => OwnerLookup::Found(Arc::clone(object)),
@@ -290,6 +298,7 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
             _ => self.owner_applied(uid, object),
         }
         Ok(())
@@ -309,6 +318,7 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
             _ => {
                 self.owners.by_uid.remove(uid);
             }
@@ -396,7 +406,7 @@ impl Store {
         self.tell_pod(uid);
     }
 
-    fn regroup_all(&mut self) {
+    pub(super) fn regroup_all(&mut self) {
         let pods: Vec<String> = self.pods.keys().cloned().collect();
         for pod in pods {
             self.regroup(&pod);

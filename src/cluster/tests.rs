@@ -207,6 +207,78 @@ fn a_deleted_pod_group_of_a_workload_is_made_again() {
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Engine(Event::GangDelete(_)))));
 }
 
+/// The store after a Job with these annotations, its pod and the PodGroup that was asked for, as changed.
+fn with_pod_group(annotations: &Value, change: impl Fn(&mut Value)) -> (Store, Value) {
+    let mut store = store();
+    end_lists(&mut store);
+    let mut job = job("2");
+    for (key, value) in annotations.as_object().unwrap() {
+        job["metadata"]["annotations"][key] = value.clone();
+    }
+    store.apply(Change::ListStarted(job_kind()), 1_000);
+    store.apply(Change::Listed(job_kind(), Box::new(job)), 1_000);
+    store.apply(Change::ListEnded(job_kind()), 1_000);
+    let effects = apply(&mut store, pod_kind(), pod("a", None));
+    let mut object = creations(&effects)[0].clone();
+    object["metadata"]["uid"] = json!("pg-1");
+    change(&mut object);
+    apply(&mut store, Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup"), object.clone());
+    (store, object)
+}
+
+fn patch(effects: &[Effect]) -> Option<&Value> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::PatchPodGroup(_, patch) => Some(&**patch),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_constraint_goes_with_its_annotation_unless_a_person_wrote_it() {
+    let rule = json!({"kai.scheduler/topology": "t", "kai.scheduler/topology-required-placement": "rack"});
+    let (mut store, object) = with_pod_group(&rule, |_| {});
+    assert_eq!(object["spec"]["topologyConstraint"]["requiredTopologyLevel"], "rack");
+    let effects = apply(&mut store, job_kind(), job("2"));
+    assert_eq!(gangs(&effects)[0].constraint, berth_engine::facts::ConstraintFacts::default());
+    let patch_of_it = patch(&effects).unwrap();
+    assert!(patch_of_it["spec"]["topologyConstraint"].is_null() && patch_of_it["spec"].get("topologyConstraint").is_some());
+    assert!(patch_of_it["metadata"]["annotations"].get("kai.scheduler/topology").is_some_and(Value::is_null));
+    // Hand-written: it stays, through any edit of the workload, as queue and backoff do.
+    let (mut store, _) = with_pod_group(&json!({}), |object| {
+        object["spec"]["topologyConstraint"] = json!({"topology": "t", "requiredTopologyLevel": "zone"});
+        object["spec"]["queue"] = json!("team-b");
+        object["spec"]["schedulingBackoff"] = json!(1);
+    });
+    let effects = apply(&mut store, job_kind(), job("3"));
+    assert_eq!(gangs(&effects)[0].constraint.required.as_deref(), Some("zone"));
+    let spec = &patch(&effects).unwrap()["spec"];
+    assert_eq!(spec, &json!({"minMember": 3}));
+}
+
+#[test]
+fn a_grouping_rule_counts_at_once() {
+    let mut store = store();
+    end_lists(&mut store);
+    let thing = Gvk::new("x.io", "v1", "Thing");
+    let mut pod = pod("a", None);
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": "t-1", "controller": true}]);
+    apply(&mut store, pod_kind(), pod);
+    let object = json!({"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "ns", "uid": "t-1"},
+        "spec": {"size": 4}});
+    let effects = apply(&mut store, thing, object);
+    assert_eq!(gangs(&effects)[0].min_member, Some(1));
+    let rules = Gvk::new("berth.scheduler", "v1alpha1", "GroupingRule");
+    let mut rule = json!({"apiVersion": "berth.scheduler/v1alpha1", "kind": "GroupingRule", "metadata": {"name": "r", "uid": "r-1"},
+        "spec": {"group": "x.io", "kind": "Thing", "minimum": {"path": "spec.size"}}});
+    let effects = apply(&mut store, rules.clone(), rule.clone());
+    assert_eq!(gangs(&effects)[0].min_member, Some(4));
+    rule["spec"]["minimum"]["path"] = json!("spec..size");
+    let effects = apply(&mut store, rules, rule);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Skipped { .. })), "{effects:?}");
+    assert_eq!(gangs(&effects)[0].min_member, Some(1));
+}
+
 #[test]
 fn a_bound_pod_that_can_not_be_read_holds_room_all_the_same() {
     let mut store = store();
@@ -394,4 +466,31 @@ fn workloads_are_read_as_kai_does_when_asked() {
         gangs(&apply(&mut store, job_kind(), job))[0].min_member
     };
     assert_eq!((minimum(false), minimum(true)), (Some(2), Some(1)));
+}
+
+#[test]
+fn a_launcher_that_is_gone_is_not_waited_for() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = Gvk::new("kubeflow.org", "v2beta1", "MPIJob");
+    let member = |name: &str, role: &str, index: &str| {
+        let mut pod = pod(name, None);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "m", "uid": "m-1", "controller": true}]);
+        pod["metadata"]["labels"] =
+            json!({"training.kubeflow.org/job-role": role, "training.kubeflow.org/replica-index": index});
+        pod
+    };
+    let spec = json!({"launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}});
+    let object = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": {"name": "m", "namespace": "ns", "uid": "m-1"}, "spec": spec});
+    apply(&mut store, pod_kind(), member("w0", "worker", "0"));
+    assert_eq!(gangs(&apply(&mut store, kind, object))[0].min_member, Some(2));
+    let launcher = member("l", "launcher", "0");
+    assert_eq!(gangs(&apply(&mut store, pod_kind(), launcher.clone()))[0].min_member, Some(3));
+    // Another worker does not take it back while the launcher is there, and does once it is gone.
+    assert!(gangs(&apply(&mut store, pod_kind(), member("w1", "worker", "1"))).is_empty());
+    store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
+    assert_eq!(gangs(&apply(&mut store, pod_kind(), member("w1b", "worker", "1")))[0].min_member, Some(2));
 }

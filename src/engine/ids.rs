@@ -40,3 +40,7 @@ index!(
     /// A domain inside one tree; 0 is its root.
     DomainIdx
 );
+index!(
+    /// A set of pods that a rule counts, by domain of one node label.
+    TermIdx
+);

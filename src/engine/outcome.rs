@@ -171,6 +171,8 @@ pub enum Code {
     NotEnoughRoom,
     /// No node passes the pod's rules, room aside.
     NoNodeMatches,
+    /// Room exists, but affinity, anti-affinity or spread rules between pods allow no placement of all.
+    PodRulesUnmet,
     /// The search ended before an answer: not a proof.
     NotFoundWithinBudget,
     /// A Binding was refused; waiting before the next try.
@@ -179,7 +181,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 15] = [
+    pub const ALL: [Code; 16] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -193,6 +195,7 @@ impl Code {
         Code::SubgroupsDoNotFitTogether,
         Code::NotEnoughRoom,
         Code::NoNodeMatches,
+        Code::PodRulesUnmet,
         Code::NotFoundWithinBudget,
         Code::BindRefused,
     ];
@@ -214,6 +217,7 @@ impl Code {
             Code::SubgroupsDoNotFitTogether => "SubgroupsDoNotFitTogether",
             Code::NotEnoughRoom => "NotEnoughRoom",
             Code::NoNodeMatches => "NoNodeMatches",
+            Code::PodRulesUnmet => "PodRulesUnmet",
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
         }
@@ -230,6 +234,7 @@ impl Code {
                 | Code::SubgroupsDoNotFitTogether
                 | Code::NotEnoughRoom
                 | Code::NoNodeMatches
+                | Code::PodRulesUnmet
                 | Code::NotFoundWithinBudget
         )
     }
@@ -342,8 +347,16 @@ pub enum Rule {
     NotReady,
     /// A host port is taken (its number).
     HostPort(i32),
-    /// The node has no label of the level.
+    /// The node has no label of the level, or of a rule's topology key.
     MissingLabel(String),
+    /// No pod that the required pod affinity asks for is in the node's domain (its topology key).
+    PodAffinity(String),
+    /// A pod that the required anti-affinity avoids is in the node's domain (its topology key).
+    PodAntiAffinity(String),
+    /// A pod in one of the node's domains has an anti-affinity against this one.
+    AntiAffinityOfOthers,
+    /// One more pod would pass a spread constraint's largest skew (its topology key).
+    TopologySpread(String),
 }
 
 /// What kind of change would help.

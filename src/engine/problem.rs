@@ -32,6 +32,10 @@ codes! {
     DuplicateSubgroup,
     /// A duration that can't be read, or is negative where it must not be.
     InvalidDuration,
+    /// A value that a grouping rule points to and can't use.
+    InvalidField,
+    /// A gang of several owners whose roles are not said, or not said right.
+    InvalidGang,
     /// A pod without a label that says which member it is, or with an unusable one.
     InvalidMemberLabel,
     /// A minimum that is no positive integer, or more than there will ever be pods.
@@ -44,6 +48,8 @@ codes! {
     InvalidPreemptibility,
     /// A replica count that is no integer from 0 on.
     InvalidReplicas,
+    /// A list of segment levels that is not as long as that of the sizes.
+    InvalidSegmentLevels,
     /// A segment size that is no integer above 1, or more than there are pods to cut.
     InvalidSegmentSize,
     /// A LeaderWorkerSet's size that is no positive integer.
@@ -54,6 +60,8 @@ codes! {
     MinMemberIgnored,
     /// A preferred level wider than the required one.
     PreferredAboveRequired,
+    /// Segments of pods that have no index.
+    SegmentsWithoutIndex,
     /// Subgroups that are each other's parents.
     SubgroupCycle,
     /// Levels on a pod template that constrain nothing.

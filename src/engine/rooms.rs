@@ -5,11 +5,14 @@
 //! cached slots and domain sums catch up from the log when they are asked
 //! (O(depth) per change and shape touched; nothing is rebuilt per pass).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::fit;
-use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
+use crate::fit::pod_affinity;
+use crate::fit::spread::{self, Spread};
+use crate::fit::tallies::{Mark, Tallies};
+use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TermIdx, TreeIdx};
 use crate::outcome::Rule;
 use crate::topology::Tree;
 use crate::world::model::Room;
@@ -19,6 +22,39 @@ use crate::world::model::Room;
 /// replaying this many entries.
 const MAX_LOG: usize = 1 << 20;
 
+/// The terms of a shape's rules, and those its pods belong to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Terms {
+    /// Of required affinity, in written order; each holds the pods that match all of them.
+    pub affinity: Vec<TermIdx>,
+    /// Of required anti-affinity, in written order.
+    pub anti: Vec<TermIdx>,
+    /// Of preferred affinity, with weights.
+    pub preferred: Vec<(i32, TermIdx)>,
+    /// Of spread constraints, in written order.
+    pub spread: Vec<TermIdx>,
+    /// Terms its pods belong to, sorted.
+    pub member_of: Vec<TermIdx>,
+}
+
+impl Terms {
+    /// Terms of the shape's own rules.
+    pub(crate) fn own(&self) -> impl Iterator<Item = TermIdx> {
+        let preferred = self.preferred.iter().map(|(_, term)| term);
+        self.affinity.iter().chain(&self.anti).chain(preferred).chain(&self.spread).copied()
+    }
+
+    /// What a placed pod adds on its node.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (Mark, i64)> {
+        let members = self.member_of.iter().map(|term| (Mark::Member(*term), 1));
+        let avoided = self.anti.iter().map(|term| (Mark::Avoids(*term), 1));
+        // As the core scheduler has it, a required affinity counts as a liking of weight one.
+        let required = self.affinity.iter().map(|term| (Mark::Likes(*term), 1));
+        let liked = self.preferred.iter().map(|(weight, term)| (Mark::Likes(*term), i64::from(*weight)));
+        members.chain(avoided).chain(required).chain(liked)
+    }
+}
+
 /// An interned shape with its requests by column.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -26,16 +62,32 @@ pub struct Shape {
     pub facts: ShapeFacts,
     /// Requests by column, sorted, the pod count included.
     pub requests: Vec<(usize, i64)>,
+    /// Terms of its rules about other pods.
+    pub terms: Terms,
+}
+
+impl Shape {
+    /// Affinity and hard spread: more pods elsewhere can make a node usable.
+    pub(crate) fn drawn_terms(&self) -> impl Iterator<Item = TermIdx> {
+        let hard = self.facts.spread.iter().zip(&self.terms.spread).filter(|(facts, _)| facts.hard);
+        self.terms.affinity.iter().copied().chain(hard.map(|(_, term)| *term))
+    }
 }
 
 /// Per-shape answers for every node.
 #[derive(Clone, Debug, Default)]
 struct Slots {
     cursor: usize,
+    /// Affinity and hard spread are checked pod by pod: slots leave them out.
+    open: bool,
+    /// Changes of the marks that frozen answers were made from.
+    stamp: u64,
     /// Copies that fit, by node.
     slots: Vec<u32>,
     /// Passes the rules that do not depend on room, by node.
     eligible: Vec<bool>,
+    /// Nodes that affinity or spread refuses; their state is fixed until `freeze`.
+    barred: BTreeSet<NodeIdx>,
     /// Soft cost, by node.
     soft: Vec<u32>,
     /// Sums by tree.
@@ -65,6 +117,7 @@ pub struct Rooms {
     rooms: Vec<Option<Room>>,
     log: Vec<NodeIdx>,
     caches: Vec<Slots>,
+    tallies: Tallies,
     taken: Vec<Taken>,
 }
 
@@ -75,7 +128,18 @@ impl Rooms {
         if self.rooms.len() <= node.at() {
             self.rooms.resize(node.at() + 1, None);
         }
+        let before = self.rooms[node.at()].take().map(|room| room.marks).unwrap_or_default();
+        let after = room.as_ref().map(|room| room.marks.clone()).unwrap_or_default();
         self.rooms[node.at()] = room;
+        let mut crossed = Vec::new();
+        for mark in before.keys().chain(after.keys().filter(|mark| !before.contains_key(mark))) {
+            let at = |marks: &BTreeMap<Mark, i64>| marks.get(mark).copied().unwrap_or(0);
+            let by = at(&after) - at(&before);
+            if by != 0 {
+                self.tallies.shift(node, *mark, by, &mut crossed);
+            }
+        }
+        self.note_all(crossed);
         if trees_changed {
             self.reset();
         } else {
@@ -83,9 +147,48 @@ impl Rooms {
         }
     }
 
+    /// Counts by term and domain.
+    #[must_use]
+    pub fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
+    /// The counts, for the world: terms come, nodes are labelled.
+    pub(crate) fn tallies_mut(&mut self) -> &mut Tallies {
+        &mut self.tallies
+    }
+
+    /// A mark of one node.
+    pub(crate) fn marks(&self, node: NodeIdx, mark: Mark) -> i64 {
+        self.room(node).and_then(|room| room.marks.get(&mark)).copied().unwrap_or(0)
+    }
+
+    fn note_all(&mut self, nodes: Vec<NodeIdx>) {
+        for node in nodes {
+            self.note(node);
+        }
+    }
+
+    /// Fixes what a decision reads for a shape: costs, and affinity and spread unless `open`.
+    pub(crate) fn freeze(&mut self, idx: ShapeIdx, shape: &Shape, open: bool) {
+        if self.caches.len() <= idx.at() {
+            self.caches.resize_with(idx.at() + 1, Slots::default);
+        }
+        let hard = shape.drawn_terms().filter(|_| !open);
+        let soft = shape.terms.preferred.iter().map(|(_, term)| *term).chain(shape.terms.spread.iter().copied());
+        let read = hard.chain(soft).map(Mark::Member).chain(shape.terms.member_of.iter().copied().map(Mark::Likes));
+        let stamp = read.map(|mark| self.tallies.changes(mark)).sum();
+        let cache = &mut self.caches[idx.at()];
+        if cache.open != open || cache.stamp != stamp {
+            *cache = Slots { open, stamp, ..Slots::default() };
+        }
+    }
+
     /// Forgets every cached answer (structure changed).
     pub fn reset(&mut self) {
-        self.caches.clear();
+        for cache in &mut self.caches {
+            *cache = Slots { open: cache.open, ..Slots::default() };
+        }
         self.log.clear();
     }
 
@@ -112,6 +215,7 @@ impl Rooms {
     pub fn take(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
         self.taken.push(Taken { node, shape: idx, count: i64::from(count) });
         self.shift(node, shape, i64::from(count));
+        self.shift_marks(node, shape, i64::from(count));
     }
 
     /// Gives room for `count` more pods, as if others had left: what-if only, rolled back like a take.
@@ -124,9 +228,23 @@ impl Rooms {
     pub fn rollback(&mut self, mark: usize, shapes: &[Shape]) {
         while self.taken.len() > mark {
             if let Some(taken) = self.taken.pop() {
-                self.shift(taken.node, &shapes[taken.shape.at()], -taken.count);
+                let shape = &shapes[taken.shape.at()];
+                self.shift(taken.node, shape, -taken.count);
+                if taken.count > 0 {
+                    self.shift_marks(taken.node, shape, -taken.count);
+                }
             }
         }
+    }
+
+    fn shift_marks(&mut self, node: NodeIdx, shape: &Shape, count: i64) {
+        let mut crossed = Vec::new();
+        let Some(Some(room)) = self.rooms.get_mut(node.at()) else { return };
+        for (mark, weight) in shape.terms.marks() {
+            *room.marks.entry(mark).or_default() += weight * count;
+            self.tallies.shift(node, mark, weight * count, &mut crossed);
+        }
+        self.note_all(crossed);
     }
 
     fn shift(&mut self, node: NodeIdx, shape: &Shape, count: i64) {
@@ -159,9 +277,14 @@ impl Rooms {
             cache.slots = vec![0; n];
             cache.eligible = vec![false; n];
             cache.soft = vec![0; n];
-            for at in 0..n {
-                self.evaluate(&mut cache, NodeIdx(at as u32), shape, ctx);
+            let spreads = if cache.open { Vec::new() } else { Spread::all(self, ctx.nodes, shape) };
+            let mut soft = vec![0; n];
+            for (at, cost) in soft.iter_mut().enumerate() {
+                *cost = self.evaluate(&mut cache, NodeIdx(at as u32), shape, ctx, &spreads);
             }
+            // Only differences count, and costs are not negative.
+            let least = soft.iter().copied().min().unwrap_or(0);
+            cache.soft = soft.iter().map(|cost| u32::try_from(cost - least).unwrap_or(u32::MAX).min(fit::MAX_SOFT_COST)).collect();
         } else {
             for at in cache.cursor..self.log.len() {
                 let node = self.log[at];
@@ -172,18 +295,42 @@ impl Rooms {
         self.caches[idx.at()] = cache;
     }
 
-    fn evaluate(&self, cache: &mut Slots, node: NodeIdx, shape: &Shape, ctx: &Context<'_>) {
+    /// Fills in one node; returns its soft cost.
+    fn evaluate(
+        &self,
+        cache: &mut Slots,
+        node: NodeIdx,
+        shape: &Shape,
+        ctx: &Context<'_>,
+        spreads: &[Spread],
+    ) -> i64 {
         let Some(facts) = ctx.nodes.get(node.at()).copied().flatten() else {
-            return;
+            return 0;
         };
         cache.eligible[node.at()] = fit::refusal(facts, &shape.facts).is_none();
-        cache.soft[node.at()] = fit::soft_cost(facts, &shape.facts);
-        cache.slots[node.at()] = self.slots_now(node, shape, cache.eligible[node.at()]);
+        if !cache.open && self.undrawn(node, shape, spreads).is_some() {
+            cache.barred.insert(node);
+        }
+        cache.slots[node.at()] = self.slots_now(node, shape, cache);
+        i64::from(fit::soft_cost(facts, &shape.facts))
+            + pod_affinity::cost(&self.tallies, node, shape)
+            + spread::cost(&self.tallies, node, shape)
     }
 
-    fn slots_now(&self, node: NodeIdx, shape: &Shape, eligible: bool) -> u32 {
+    /// Affinity and spread as things stand.
+    pub(crate) fn undrawn(&self, node: NodeIdx, shape: &Shape, spreads: &[Spread]) -> Option<Rule> {
+        pod_affinity::unattracted(&self.tallies, node, shape)
+            .or_else(|| spreads.iter().find_map(|spread| spread.refusal(&self.tallies, node)))
+    }
+
+    fn slots_now(&self, node: NodeIdx, shape: &Shape, cache: &Slots) -> u32 {
         match self.room(node) {
-            Some(room) if eligible => slots(room, shape),
+            Some(room) if cache.eligible[node.at()] && !cache.barred.contains(&node) => {
+                if pod_affinity::repelled(&self.tallies, node, shape).is_some() {
+                    return 0;
+                }
+                fit::slots(room, shape).min(pod_affinity::cap(&self.tallies, node, shape))
+            }
             _ => 0,
         }
     }
@@ -192,7 +339,7 @@ impl Rooms {
         if node.at() >= cache.slots.len() {
             return;
         }
-        cache.slots[node.at()] = self.slots_now(node, shape, cache.eligible[node.at()]);
+        cache.slots[node.at()] = self.slots_now(node, shape, cache);
         let (slots, eligible) = (cache.slots[node.at()], cache.eligible[node.at()]);
         for (tree, sums) in &mut cache.sums {
             self.move_sums(sums, &trees[tree.at()], node, shape, (slots, eligible));
@@ -264,6 +411,11 @@ impl Rooms {
         self.caches[shape.at()].soft.get(node.at()).copied().unwrap_or(0)
     }
 
+    /// True when slots of the shape leave out affinity and spread.
+    pub(crate) fn is_open(&self, shape: ShapeIdx) -> bool {
+        self.caches.get(shape.at()).is_some_and(|cache| cache.open)
+    }
+
     /// True when the node passes the rules that do not depend on room.
     #[must_use]
     pub fn eligible(&self, shape: ShapeIdx, node: NodeIdx) -> bool {
@@ -295,36 +447,13 @@ pub struct Context<'a> {
     pub trees: &'a [Tree],
 }
 
-/// Copies that fit in a room.
-#[must_use]
-pub fn slots(room: &Room, shape: &Shape) -> u32 {
-    let mut most = i64::from(u32::MAX);
+/// Takes room for one pod of the shape.
+pub(crate) fn occupy(room: &mut Room, shape: &Shape) {
     for (column, amount) in &shape.requests {
-        if *amount > 0 {
-            most = most.min(room.free.get(*column).copied().unwrap_or(0).max(0) / amount);
+        if room.free.len() <= *column {
+            room.free.resize(column + 1, 0);
         }
+        room.free[*column] = room.free[*column].saturating_sub(*amount);
     }
-    if !shape.facts.host_ports.is_empty() {
-        let taken = room.ports.iter().any(|used| {
-            shape.facts.host_ports.iter().any(|wanted| fit::ports_conflict(used, wanted))
-        });
-        most = most.min(i64::from(!taken));
-    }
-    u32::try_from(most).unwrap_or(0)
-}
-
-/// Why no copy fits in a room that passes the other rules.
-#[must_use]
-pub fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<Rule> {
-    for (column, amount) in shape.requests.iter().rev() {
-        if *amount > 0 && room.free.get(*column).copied().unwrap_or(0) < *amount {
-            return Some(Rule::Insufficient(names[*column].clone()));
-        }
-    }
-    shape
-        .facts
-        .host_ports
-        .iter()
-        .find(|wanted| room.ports.iter().any(|used| fit::ports_conflict(used, wanted)))
-        .map(|port| Rule::HostPort(port.port))
+    room.ports.extend(shape.facts.host_ports.iter().cloned());
 }

@@ -66,13 +66,25 @@ impl Pass<'_> {
             }
         }
         // Room shrank after these verdicts were made: say how things stand now.
-        let n_decisions = self.outcome.decisions.len();
-        self.failed.clear();
-        for (key, seen) in tried {
-            let stale = seen < n_decisions && self.world.waiting.contains(&key.gang);
-            if stale {
-                self.attempt(&key);
+        // A gang placed later can also be what an affinity waited for, so until nothing moves.
+        loop {
+            let n_decisions = self.outcome.decisions.len();
+            self.failed.clear();
+            for (key, seen) in &mut tried {
+                let now = self.outcome.decisions.len();
+                if *seen < now && self.world.waiting.contains(&key.gang) {
+                    self.as_of = usize::MAX;
+                    if self.attempt(key) {
+                        self.place_surplus(key.gang);
+                    }
+                    *seen = self.as_of.min(now);
+                }
             }
+            if self.outcome.decisions.len() == n_decisions {
+                break;
+            }
+        }
+        for (key, _) in tried {
             self.world.park(key.gang, self.now);
         }
         // Room only shrank since the verdicts: gains count from here on.
@@ -296,7 +308,9 @@ impl Pass<'_> {
             (Err(failure), None) => {
                 let reason = solver.diagnose(item, failure);
                 steps += solver.steps;
-                Err((reason, true))
+                // Elsewhere room only shrinks; here a pod placed later may be what is missing.
+                let drawn = |shape: &ShapeIdx| self.world.shapes[shape.at()].drawn_terms().next().is_some();
+                Err((reason, !item.all_shapes().iter().any(drawn)))
             }
         };
         self.world.rooms = rooms;

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::fit::pod_affinity;
+use crate::fit::spread::Spread;
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
 use crate::outcome::{Code, Fix, FixKind, Reason, Rule, Unit};
 use crate::place::task::{Bound, Item};
 use crate::place::{Failure, Region, Solver};
-use crate::rooms;
 use crate::topology::Tree;
 
 /// How near a domain comes to holding an item.
@@ -23,12 +24,16 @@ impl Solver<'_> {
     pub(crate) fn diagnose(&mut self, root: &Item, failure: Failure) -> Reason {
         let mut reason = self.no_node(root).or_else(|| self.blocking(root)).unwrap_or_else(|| {
             let mut reason = Reason::new(match failure {
+                Failure::Impossible if self.coupled => Code::PodRulesUnmet,
                 Failure::Impossible => Code::SubgroupsDoNotFitTogether,
                 Failure::Budget => Code::NotFoundWithinBudget,
             });
             reason.unit = Unit::Pods;
             reason.needs = (root.n_pods() + root.live.len()) as u32;
             reason.has = root.live.len() as u32;
+            if self.coupled && let Some((shape, _)) = root.demand().first() {
+                reason.refusals = self.refusals(*shape, TreeIdx(0), Tree::ROOT);
+            }
             reason
         });
         self.add_fixes(root, &mut reason);
@@ -203,16 +208,20 @@ impl Solver<'_> {
     fn refusals(&mut self, shape: ShapeIdx, tree: TreeIdx, domain: DomainIdx) -> Vec<(Rule, u32)> {
         self.ready(shape, tree);
         let entry = &self.shapes[shape.at()];
+        let spreads = Spread::all(self.rooms, &self.nodes, entry);
         let mut counts: BTreeMap<Rule, u32> = BTreeMap::new();
         for position in self.trees[tree.at()].positions(domain) {
             let node = self.trees[tree.at()].order[position];
-            if self.rooms.node_slots(shape, node) > 0 {
+            if self.rooms.node_slots(shape, node) > 0 && !self.rooms.is_open(shape) {
                 continue;
             }
             let Some(facts) = self.nodes[node.at()] else { continue };
             let rule = crate::fit::refusal(facts, &entry.facts).or_else(|| {
-                self.rooms.room(node).and_then(|room| rooms::shortage(room, entry, self.columns))
+                self.rooms.room(node).and_then(|room| crate::fit::shortage(room, entry, self.columns))
             });
+            let rule = rule
+                .or_else(|| pod_affinity::repelled(self.rooms.tallies(), node, entry))
+                .or_else(|| self.rooms.undrawn(node, entry, &spreads));
             if let Some(rule) = rule {
                 *counts.entry(rule).or_default() += 1;
             }
@@ -280,8 +289,8 @@ impl Solver<'_> {
             return 0;
         }
         let Some(entry) = self.world.nodes[node.at()].as_ref() else { return 0 };
-        let empty = crate::world::model::Room { free: entry.allocatable.clone(), ports: Vec::new() };
-        rooms::slots(&empty, &self.shapes[shape.at()])
+        let empty = crate::world::model::Room { free: entry.allocatable.clone(), ..Default::default() };
+        crate::fit::slots(&empty, &self.shapes[shape.at()])
             .saturating_sub(self.rooms.node_slots(shape, node))
     }
 

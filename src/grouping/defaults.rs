@@ -37,7 +37,7 @@ pub(crate) struct Defaults<'a> {
     label_sources: Vec<Object<'a>>,
     /// Annotations of the only pod template, when there is only one: they count where the sources say nothing.
     template: Option<Notes<'a>>,
-    default_priority: &'static str,
+    default_priority: &'a str,
     has_min_member: bool,
     has_segments: bool,
 }
@@ -72,7 +72,7 @@ impl<'a> Defaults<'a> {
     }
 
     /// The priority class when nobody names one.
-    pub(crate) fn priority(self, default_priority: &'static str) -> Self {
+    pub(crate) fn priority(self, default_priority: &'a str) -> Self {
         Self { default_priority, ..self }
     }
 

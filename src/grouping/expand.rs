@@ -15,6 +15,9 @@ use super::{GroupProblem, ProblemCode};
 /// The most pods of one workload: a slip of the finger must not take all memory.
 const MOST_PODS: i32 = 200_000;
 
+/// Kinds whose controllers make another workload and leave the pods to that one: where it is in the input, it counts.
+const DELEGATES: [&str; 5] = ["CronJob", "DynamoGraphDeployment", "RayJob", "RayService", "TrainJob"];
+
 /// A workload that could not be expanded.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
 #[error("{object}: {field}: {message}")]
@@ -87,6 +90,8 @@ pub struct Workload<'a> {
     pub object: Value,
     /// Objects of the input that it owns directly.
     pub children: Vec<&'a Value>,
+    /// All objects of the input, for those that it names.
+    pub others: &'a [Value],
 }
 
 /// Whether simulate creates pods for objects of this kind.
@@ -94,6 +99,13 @@ pub struct Workload<'a> {
 pub fn is_workload(object: &Value) -> bool {
     let id = ObjectId::of(object);
     kinds::find(id.group(), &id.kind).is_some_and(|kind| kind.expand.is_some())
+}
+
+/// Whether workloads name objects of this kind and take their pods' template from them.
+#[must_use]
+pub fn is_template(object: &Value) -> bool {
+    let id = ObjectId::of(object);
+    id.group() == "trainer.kubeflow.org" && matches!(id.kind.as_str(), "TrainingRuntime" | "ClusterTrainingRuntime")
 }
 
 /// Expands every workload among the objects.
@@ -109,11 +121,11 @@ pub fn expand(objects: &[Value]) -> Expansion {
         let object = with_identity(object);
         expansion.owners.push(object.clone());
         let children = family.children(&id.uid);
-        let has_run = id.kind == "CronJob" && children.iter().any(|child| is_workload(child));
+        let has_run = DELEGATES.contains(&id.kind.as_str()) && children.iter().any(|child| is_workload(child));
         if has_run || family.is_managed(&id.uid) {
             continue;
         }
-        let workload = Workload { object, children };
+        let workload = Workload { object, children, others: objects };
         let mut plan = Plan::default();
         let problem = texts_only(&workload).and_then(|()| expand(&workload, &mut plan)).err();
         match problem {
@@ -182,12 +194,12 @@ impl<'a> Family<'a> {
         if uid.is_empty() { Vec::new() } else { self.children_of.get(uid).cloned().unwrap_or_default() }
     }
 
-    /// Whether another workload of the input makes the pods of this one. A CronJob only makes Jobs.
+    /// Whether another workload of the input makes the pods of this one.
     fn is_managed(&self, uid: &str) -> bool {
         let mut seen = BTreeSet::new();
         let mut uid = uid;
         while let Some(owner) = self.owner_of.get(uid).filter(|owner| seen.insert(owner.as_str())) {
-            let is_maker = |object: &&Value| is_workload(object) && ObjectId::of(object).kind != "CronJob";
+            let is_maker = |object: &&Value| is_workload(object) && !DELEGATES.contains(&ObjectId::of(object).kind.as_str());
             if self.by_uid.get(owner).is_some_and(is_maker) {
                 return true;
             }

@@ -10,11 +10,13 @@
 mod compat;
 mod defaults;
 pub mod expand;
+mod joint;
 pub mod kinds;
 pub mod leaders;
 mod object;
 pub mod owners;
 pub mod problem;
+pub mod rules;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use self::object::Object;
+pub use self::joint::{Part, Parts, merge};
 pub use self::owners::{Chain, ObjectId, ObjectIndex, OwnerLookup, Owners, UnreadOwner, WalkEnd, walk};
 pub use self::problem::{GroupProblem, ProblemCode};
 
@@ -71,8 +74,9 @@ impl GroupingContext<'_> {
 
 /// The gang of a pod, as its workload describes it, and the pod's place in it.
 ///
-/// Everything but the fields named "of the pod" is the same for all pods of a group, with one exception: a
-/// LeaderWorkerSet that waits for its leader asks for the leader alone until that has a node ([`Group::outranks`]).
+/// Everything but the fields named "of the pod" is the same for all pods of a group, but where pods
+/// wait for others to be created (a leader's followers, a launcher): then the pod that asks for more counts
+/// ([`Group::outranks`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Namespace of the pod and of its PodGroup.
@@ -101,6 +105,8 @@ pub struct Group {
     pub unsupported: Vec<String>,
     /// The owner that could not be read, so that the group may be too small.
     pub unread_owner: Option<UnreadOwner>,
+    /// What this is to a gang of several owners; then [`merge`] makes the gang of all parts.
+    pub part: Option<Part>,
     /// Of the pod: its leaf.
     pub subgroup: Option<String>,
     /// Of the pod: its rank within the gang.
@@ -115,15 +121,18 @@ impl Group {
     /// Whether pods of this gang wait for each other. Without it they are placed one by one.
     #[must_use]
     pub fn is_gang(&self) -> bool {
-        let wants_two = |minimum: Option<i32>| minimum.is_some_and(|minimum| 1 < minimum);
-        let leaves = self.spec.sub_groups.iter().map(|leaf| leaf.min_member.unwrap_or(0)).fold(0, i32::saturating_add);
-        wants_two(self.spec.min_member) || 1 < leaves
+        self.spec.min_member.is_some_and(|minimum| 1 < minimum) || 1 < self.leaves_minimum()
+    }
+
+    /// The pods that all leaves ask for together.
+    fn leaves_minimum(&self) -> i32 {
+        self.spec.sub_groups.iter().map(|leaf| leaf.min_member.unwrap_or(0)).fold(0, i32::saturating_add)
     }
 
     /// Of two descriptions of one group, by different pods, whether this one counts: the larger minimum does.
     #[must_use]
     pub fn outranks(&self, other: &Self) -> bool {
-        other.spec.min_member < self.spec.min_member
+        (other.spec.min_member, other.leaves_minimum()) < (self.spec.min_member, self.leaves_minimum())
     }
 }
 
@@ -213,14 +222,16 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
         Some(unread) if chain.owners.is_empty() => Some(stub(&unread.id)),
         _ => None,
     };
-    let rule = if stub.is_some() { kinds::generic::group } else { rule_of(&chain) };
+    let is_stub = stub.is_some();
     chain.owners.extend(stub.map(Arc::new));
     let as_kai = context.compat_kai.then(|| compat::read(pod, &mut chain.owners));
     let input = Input { pod: as_kai.as_ref().unwrap_or(pod), owners: &chain.owners, context };
-    let mut group = rule(&input);
+    // Of an owner that can't be read, only who belongs together is known.
+    let mut group = if is_stub { kinds::generic::group(&input) } else { group_by_kind(&input, owners) };
     if context.compat_kai {
         compat::group(&mut group, chain.owners.last());
     }
+    joint::join(&mut group, &input);
     if group.namespace.is_empty() {
         group.namespace = "default".to_owned();
     }
@@ -246,14 +257,19 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     }))
 }
 
-/// The function for the top of a chain.
-fn rule_of(chain: &Chain) -> kinds::GroupFn {
-    match chain.owners.last() {
-        None => kinds::pod::group,
-        Some(top) => {
-            let id = ObjectId::of(top);
-            kinds::find(id.group(), &id.kind).map_or(kinds::generic::group, |kind| kind.group_pod)
-        }
+/// The group by the kind of the top owner: by its code, or a rule of the cluster, or a rule that comes with the program.
+fn group_by_kind(input: &Input<'_>, owners: &dyn Owners) -> Group {
+    let Some(top) = input.owners.last() else {
+        return kinds::pod::group(input);
+    };
+    let id = ObjectId::of(top);
+    if let Some(kind) = kinds::find(id.group(), &id.kind) {
+        return (kind.group_pod)(input);
+    }
+    let own = owners.rule(id.group(), &id.kind);
+    match own.as_deref().or_else(|| rules::builtin(id.group(), &id.kind)) {
+        Some(rule) => rules::group(input, rule),
+        None => kinds::generic::group(input),
     }
 }
 

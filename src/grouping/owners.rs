@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use berth_api::grouping_rule::GroupingRuleSpec;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -74,6 +75,11 @@ pub enum OwnerLookup {
 pub trait Owners {
     /// The object of this identity. One with the same name and another UID counts as missing; the walk checks that too.
     fn get(&self, id: &ObjectId) -> OwnerLookup;
+
+    /// The rule that the cluster has for a kind.
+    fn rule(&self, _group: &str, _kind: &str) -> Option<Arc<GroupingRuleSpec>> {
+        None
+    }
 }
 
 /// Why the walk ended before the top.
@@ -170,9 +176,15 @@ pub fn owner_of(object: &Value, namespace: &str) -> Option<ObjectId> {
 #[derive(Clone, Debug, Default)]
 pub struct ObjectIndex {
     by_uid: BTreeMap<String, Arc<Value>>,
+    rules: BTreeMap<(String, String), Arc<GroupingRuleSpec>>,
 }
 
 impl ObjectIndex {
+    /// Adds the rule for a kind.
+    pub fn insert_rule(&mut self, rule: GroupingRuleSpec) {
+        self.rules.insert((rule.group.clone(), rule.kind.clone()), Arc::new(rule));
+    }
+
     /// Adds an object; one without a UID can't be an owner and is left out.
     pub fn insert(&mut self, object: Arc<Value>) {
         let uid = ObjectId::of(&object).uid;
@@ -198,5 +210,9 @@ impl Owners for ObjectIndex {
             Some(object) if Object::Owner(object).id().name == id.name => OwnerLookup::Found(Arc::clone(object)),
             _ => OwnerLookup::Missing,
         }
+    }
+
+    fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
+        self.rules.get(&(group.to_owned(), kind.to_owned())).cloned()
     }
 }

@@ -1,8 +1,13 @@
 //! Table tests: a workload as YAML, expanded and grouped, against a sketch of what must come out.
 
 mod expansion;
+mod frameworks;
+mod clusters;
+mod joint;
 mod kinds;
 mod rules;
+mod rule_objects;
+mod wrappers;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,7 +37,10 @@ fn groupings(yaml: &str, global_default: Option<&str>) -> Vec<(String, Grouping)
     let expansion = expanded(yaml);
     let pods = given.iter().filter(|object| object["kind"] == "Pod").chain(&expansion.pods).cloned();
     let pods: Vec<Pod> = pods.map(|pod| serde_json::from_value(pod).unwrap()).collect();
-    let index: ObjectIndex = given.iter().cloned().chain(expansion.owners).collect();
+    let mut index: ObjectIndex = given.iter().cloned().chain(expansion.owners).collect();
+    for rule in given.iter().filter(|object| object["kind"] == "GroupingRule") {
+        index.insert_rule(super::rules::parse(rule).unwrap());
+    }
     let priority_classes: BTreeMap<_, _> =
         INSTALLED_PRIORITY_CLASSES.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let context = GroupingContext { priority_classes: &priority_classes, global_default, compat_kai: false };
@@ -66,7 +74,11 @@ fn constraint(constraint: Option<&berth_api::pod_group::TopologyConstraint>) -> 
 /// The gang in a few words: `min 3 @topology | master 1 | worker*2 | worker/worker-0 4 auto`; `*n` is a minimum of
 /// subgroups.
 fn sketch(group: &Group) -> String {
-    let mut text = format!("min {}", group.spec.min_member.unwrap());
+    let mut text = match (group.spec.min_member, group.spec.min_sub_group) {
+        (Some(pods), None) => format!("min {pods}"),
+        (None, Some(subgroups)) => format!("min*{subgroups}"),
+        other => panic!("{other:?}"),
+    };
     text += &constraint(group.spec.topology_constraint.as_ref());
     for subgroup in &group.spec.sub_groups {
         let parent = subgroup.parent.as_ref().map(|parent| format!("{parent}/")).unwrap_or_default();

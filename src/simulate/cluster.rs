@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::{Queue, Topology};
-use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey, QueueAmount, QueueFacts};
+use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::Decision;
 use berth_engine::schedule::schedule;
 use berth_engine::world::{Rejected, World};
@@ -17,10 +17,10 @@ mod gangs;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, id_of, is_cluster_scoped, is_known, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
-use crate::grouping::expand::{expand, is_workload};
-use crate::grouping::{Group, ObjectIndex, walk};
+use crate::grouping::expand::{expand, is_template, is_workload};
+use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
@@ -54,9 +54,13 @@ pub struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
     owners: ObjectIndex,
+    /// Objects from which workloads take their pods' template.
+    templates: Vec<Value>,
     gangs: BTreeMap<ObjectKey, GangFacts>,
     /// Gangs as their workloads describe them.
     derived: BTreeMap<ObjectKey, Group>,
+    /// Parts of the gangs of several owners.
+    parts: BTreeMap<ObjectKey, Parts>,
     created_by_uid: BTreeMap<String, Millis>,
     /// Gang and subgroup by pod UID.
     members: BTreeMap<String, (String, String)>,
@@ -92,8 +96,10 @@ impl Cluster {
             now: 0,
             objects: BTreeMap::new(),
             owners: ObjectIndex::default(),
+            templates: Vec::new(),
             gangs: BTreeMap::new(),
             derived: BTreeMap::new(),
+            parts: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
             members: BTreeMap::new(),
             generations: BTreeMap::new(),
@@ -183,6 +189,17 @@ impl Cluster {
     fn usable(&mut self, item: &mut Item) -> Option<ObjectId> {
         let kind = text(&item.value, "/kind").to_owned();
         let version = text(&item.value, "/apiVersion").to_owned();
+        if kind == "GroupingRule" && version.starts_with("berth.scheduler/") {
+            match rules::parse(&item.value) {
+                Ok(rule) => self.owners.insert_rule(rule),
+                Err(problem) => self.skip(&item.place, &name_of(&item.value), &problem.field, problem.message),
+            }
+            return None;
+        }
+        if is_template(&item.value) {
+            self.templates.push(item.value.clone());
+            return None;
+        }
         if !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
             self.owners.insert(Arc::new(item.value.clone()));
@@ -208,6 +225,7 @@ impl Cluster {
     fn expand(&mut self, items: &[Item]) -> Vec<Item> {
         let mut values: Vec<Value> = items.iter().map(|item| item.value.clone()).collect();
         values.extend(self.pods().map(|(_, stored)| stored.value.clone()));
+        values.extend(self.templates.iter().cloned());
         let expansion = expand(&values);
         for owner in expansion.owners {
             self.owners.insert(Arc::new(owner));
@@ -496,26 +514,5 @@ impl Cluster {
         }
         self.now = end;
         self.settle();
-    }
-}
-
-fn message_of(error: &ConvertError) -> String {
-    if error.value.is_empty() || error.allowed.contains(&error.value) {
-        error.allowed.clone()
-    } else {
-        format!("\"{}\": {}", error.value, error.allowed)
-    }
-}
-
-fn default_queue() -> QueueFacts {
-    QueueFacts {
-        uid: format!("queue-{DEFAULT_QUEUE}"),
-        name: DEFAULT_QUEUE.to_owned(),
-        parent: None,
-        priority: 100,
-        created: 0,
-        gpu: QueueAmount::UNLIMITED,
-        cpu: QueueAmount::UNLIMITED,
-        memory: QueueAmount::UNLIMITED,
     }
 }

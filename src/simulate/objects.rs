@@ -1,10 +1,11 @@
 //! Objects as they were read: names, kinds and typed reading with the field that fails.
 
-use berth_engine::facts::Millis;
+use berth_engine::facts::{Millis, QueueAmount, QueueFacts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::cluster::DEFAULT_QUEUE;
 use super::input::Place;
 
 /// An object that can't be used.
@@ -196,11 +197,34 @@ fn read<T: DeserializeOwned>(value: &Value, place: &Place) -> Result<T, (String,
     })
 }
 
+/// The queue that exists when none is given.
+pub(super) fn default_queue() -> QueueFacts {
+    QueueFacts {
+        uid: format!("queue-{DEFAULT_QUEUE}"),
+        name: DEFAULT_QUEUE.to_owned(),
+        parent: None,
+        priority: 100,
+        created: 0,
+        gpu: QueueAmount::UNLIMITED,
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
+    }
+}
+
 /// The words that YAML 1.1 reads as truth values, beside `true` and `false`.
 fn truth_value(word: &str) -> Option<bool> {
     match word {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
         _ => None,
+    }
+}
+
+/// What is wrong with a value, and what is allowed.
+pub(super) fn message_of(error: &crate::cluster::convert::ConvertError) -> String {
+    if error.value.is_empty() || error.allowed.contains(&error.value) {
+        error.allowed.clone()
+    } else {
+        format!("\"{}\": {}", error.value, error.allowed)
     }
 }

@@ -54,6 +54,19 @@ fn segments_and_subgroups_are_placed() {
     assert_eq!(simulate("custom-podgroup")["summary"]["bound"], 2);
     assert_eq!(simulate("unlabelled-node")["summary"]["bound"], 2);
     assert_eq!(simulate("lws-segments")["summary"]["bound"], 5);
+    assert_eq!(simulate("ray-cluster")["summary"]["bound"], 3);
+}
+
+#[test]
+fn a_role_that_is_missing_is_waited_for() {
+    assert_eq!(simulate("inference-roles")["summary"]["bound"], 5);
+    let files: Vec<String> =
+        ["cluster", "prefill", "decode"].iter().map(|name| format!("examples/inference-roles/{name}.yaml")).collect();
+    let mut arguments = vec!["simulate", "-o", "json"];
+    arguments.extend(files.iter().map(String::as_str));
+    let output = berth(&arguments);
+    let result: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(result["summary"]["bound"], 0, "{}", stderr(&output));
 }
 
 #[test]

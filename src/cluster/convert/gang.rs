@@ -30,7 +30,7 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
         if let Some(queue) = &object.spec.queue {
             facts.queue.clone_from(queue);
         }
-        if facts.constraint == ConstraintFacts::default() {
+        if facts.constraint == ConstraintFacts::default() && !has_derived_constraint(object) {
             facts.constraint = constraint(object.spec.topology_constraint.as_ref());
         }
     }
@@ -40,6 +40,12 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
         group.warnings.iter().map(problem_fact).chain(unread.map(unread_owner_fact)).collect();
     facts.warnings = warnings.into_iter().collect();
     Ok(facts)
+}
+
+/// Whether the constraint of a PodGroup was written for its workload, not by a person.
+pub fn has_derived_constraint(object: &PodGroup) -> bool {
+    let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_CONSTRAINT));
+    mark.is_some_and(|mark| mark == keys::TRUE)
 }
 
 pub(super) fn problem_fact(problem: &GroupProblem) -> Problem {

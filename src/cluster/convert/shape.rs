@@ -6,11 +6,14 @@ use berth_engine::facts::{
     Amounts, HostPort, NodeTerm, Requirement, SelectorOperator, ShapeFacts, Toleration, TolerationOperator,
 };
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements,
+    Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements,
     Toleration as PodToleration,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{ConvertError, FieldError, Round, amounts, object_name, taint_effect};
+
+mod pod_rules;
 
 type Fields<T> = Result<T, FieldError>;
 
@@ -19,12 +22,13 @@ const UNSUPPORTED_ANNOTATIONS: [&str; 3] = ["gpu-fraction", "gpu-memory", "gpu-f
 
 /// The shape of a pod.
 pub fn shape_facts(pod: &Pod) -> Result<ShapeFacts, ConvertError> {
-    let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let spec = pod.spec.clone().unwrap_or_default();
-    shape_fields(&spec, &annotations).map_err(|error| error.of(object_name("v1", "Pod", &pod.metadata)))
+    shape_fields(&spec, &pod.metadata).map_err(|error| error.of(object_name("v1", "Pod", &pod.metadata)))
 }
 
-pub(super) fn shape_fields(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> Fields<ShapeFacts> {
+pub(super) fn shape_fields(spec: &PodSpec, meta: &ObjectMeta) -> Fields<ShapeFacts> {
+    let none = BTreeMap::new();
+    let annotations = meta.annotations.as_ref().unwrap_or(&none);
     let affinity = spec
         .affinity
         .as_ref()
@@ -53,19 +57,18 @@ pub(super) fn shape_fields(spec: &PodSpec, annotations: &BTreeMap<String, String
     for (i, written) in spec.tolerations.iter().flatten().enumerate() {
         tolerations.push(toleration(&format!("spec.tolerations[{i}]"), written)?);
     }
-    Ok(ShapeFacts {
+    let mut shape = ShapeFacts {
         requests: effective_requests(spec)?,
         node_selector: spec.node_selector.clone().unwrap_or_default(),
         required_affinity,
         preferred_affinity,
         tolerations,
         host_ports: host_ports(spec),
-        pod_affinity: Vec::new(),
-        pod_anti_affinity: Vec::new(),
-        preferred_pod_affinity: Vec::new(),
-        spread: Vec::new(),
         unsupported: unsupported(spec, annotations),
-    })
+        ..ShapeFacts::default()
+    };
+    pod_rules::add_pod_rules(&mut shape, spec, meta)?;
+    Ok(shape)
 }
 
 /// max(main + sidecars, each init container + the sidecars declared before it) + overhead.
@@ -283,16 +286,6 @@ fn unsupported(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> BTreeS
         spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         "spec.resourceClaims",
     );
-    let (affinity, anti_affinity) = pod_affinity(spec.affinity.as_ref());
-    mark(affinity, "spec.affinity.podAffinity");
-    mark(anti_affinity, "spec.affinity.podAntiAffinity");
-    let hard_spread = |constraint: &k8s_openapi::api::core::v1::TopologySpreadConstraint| {
-        constraint.when_unsatisfiable == "DoNotSchedule"
-    };
-    mark(
-        spec.topology_spread_constraints.iter().flatten().any(hard_spread),
-        "spec.topologySpreadConstraints",
-    );
     let volumes = || spec.volumes.iter().flatten();
     mark(
         volumes().any(|volume| volume.persistent_volume_claim.is_some()),
@@ -303,15 +296,4 @@ fn unsupported(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> BTreeS
         "spec.volumes[].ephemeral",
     );
     keys
-}
-
-fn pod_affinity(affinity: Option<&Affinity>) -> (bool, bool) {
-    let required = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
-    let required = required.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    let refused = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let refused = refused.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    (
-        required.is_some_and(|terms| !terms.is_empty()),
-        refused.is_some_and(|terms| !terms.is_empty()),
-    )
 }

@@ -1,3 +1,4 @@
+use berth_engine::facts::{SelectorOperator, ShapeFacts};
 use serde_json::json;
 
 use super::*;
@@ -47,16 +48,13 @@ fn what_is_not_built_yet_is_named() {
     let mut pod = pod(json!({
         "containers": [{"name": "main"}],
         "resourceClaims": [{"name": "gpu"}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}}));
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    }));
     pod.metadata.annotations = Some(BTreeMap::from([("gpu-fraction".to_owned(), "0.5".to_owned())]));
     let keys = shape_facts(&pod).unwrap().unsupported;
     let expected = [
         "gpu-fraction",
-        "spec.affinity.podAntiAffinity",
         "spec.resourceClaims",
-        "spec.topologySpreadConstraints",
         "spec.volumes[].persistentVolumeClaim",
     ];
     assert_eq!(keys.iter().map(String::as_str).collect::<Vec<_>>(), expected);
@@ -107,4 +105,79 @@ fn a_static_pods_mirror_only_holds_room() {
         "x".to_owned(),
     )]));
     assert!(!pod_facts(&pod, &Membership::default(), "kai-scheduler").unwrap().ours);
+}
+
+/// A pod with labels `app: a`, `rev: 7` and these rules.
+fn ruled(spec: serde_json::Value) -> std::result::Result<ShapeFacts, ConvertError> {
+    let mut pod = pod(spec);
+    pod.metadata.labels = Some([("app", "a"), ("rev", "7")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    shape_facts(&pod)
+}
+
+#[test]
+fn rules_about_other_pods_become_facts() {
+    let shape = ruled(json!({
+        "containers": [{"name": "main"}],
+        "affinity": {
+            "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm":
+                {"topologyKey": "zone", "namespaceSelector": {}, "labelSelector": {"matchLabels": {"app": "a"}}}}]},
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["rev", "absent"],
+                     "mismatchLabelKeys": ["app"]}],
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm":
+                    {"topologyKey": "host", "namespaces": ["x"]}}]}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3,
+             "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["b", "a"]}]},
+             "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"},
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]}))
+    .unwrap();
+    assert!(shape.unsupported.is_empty());
+    let anti = &shape.pod_anti_affinity[0];
+    assert!(anti.namespaces.contains("default"));
+    let merged: Vec<_> = anti.selector.as_ref().unwrap().requirements.iter().map(|r| (r.key.as_str(), r.operator)).collect();
+    assert_eq!(merged, [("app", SelectorOperator::NotIn), ("rev", SelectorOperator::In)]);
+    let weights: Vec<i32> = shape.preferred_pod_affinity.iter().map(|(weight, _)| *weight).collect();
+    assert_eq!(weights, [5, -7]);
+    let (liked, disliked) = (&shape.preferred_pod_affinity[0].1, &shape.preferred_pod_affinity[1].1);
+    assert!(liked.namespaces.is_empty() && liked.namespace_selector.is_some());
+    assert!(disliked.selector.is_none() && disliked.namespaces.contains("x"));
+    let (hard, soft) = (&shape.spread[0], &shape.spread[1]);
+    assert!(hard.hard && hard.honor_taints && !hard.honor_affinity);
+    assert_eq!((hard.max_skew, hard.min_domains), (2, 3));
+    assert_eq!(hard.selector.as_ref().unwrap().requirements[0].values, ["a", "b"]);
+    assert!(!soft.hard && !soft.honor_taints && soft.honor_affinity && soft.selector.is_none());
+}
+
+#[test]
+fn mistakes_in_rules_about_other_pods_are_named() {
+    let spread = |change: (&str, serde_json::Value)| {
+        let mut written = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+        written[change.0] = change.1;
+        json!({"containers": [], "topologySpreadConstraints": [written]})
+    };
+    let term = |term: serde_json::Value| {
+        let terms = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        json!({"containers": [], "affinity": {"podAffinity": terms}})
+    };
+    let operator = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
+    let weight = json!([{"weight": 101, "podAffinityTerm": {"topologyKey": "z"}}]);
+    let cases = [
+        (spread(("maxSkew", json!(0))), "maxSkew"),
+        (spread(("minDomains", json!(-1))), "minDomains"),
+        (spread(("whenUnsatisfiable", json!("Maybe"))), "DoNotSchedule and ScheduleAnyway"),
+        (spread(("nodeTaintsPolicy", json!("Maybe"))), "Honor and Ignore"),
+        (spread(("topologyKey", json!(""))), "topologyKey"),
+        (term(json!({"topologyKey": ""})), "podAffinity.required"),
+        (term(json!({"topologyKey": "z", "labelSelector": operator})), "matchExpressions[0].operator"),
+        (
+            json!({"containers": [], "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weight}}}),
+            "weight",
+        ),
+    ];
+    for (spec, named) in cases {
+        let error = ruled(spec).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
 }

@@ -1,4 +1,5 @@
-//! The exact class: equal pods, segments of one size and one short one, on one tree.
+//! The exact class: equal pods, segments of one size and one short one, and a few loose
+//! pods of a second shape (leaders), on one tree.
 //!
 //! A dynamic programme over (domain, what is placed below it) computes the
 //! first placement by the order of placement.md section 3, lines 3 to 7,
@@ -17,12 +18,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::cost::{Cost, Layout, Wide};
+use super::state::{Dims, State};
 use crate::ids::DomainIdx;
 use crate::policy::NodeStrategy;
 use crate::topology::Tree;
 
 /// Most states of a table above the segments' level; larger instances go to the search.
 const MAX_STATES: usize = 20_000;
+/// Most pods of the second shape: leaders, launchers, heads and routers are few.
+pub(crate) const MAX_GUESTS: usize = 4;
+/// So many guests do not fit on the node.
+pub(crate) const NO_ROOM: u32 = u32::MAX;
 /// Most stored choices (4 bytes each) of one solve: 256 MiB.
 const MAX_CHOICES: usize = 1 << 26;
 
@@ -41,15 +47,17 @@ pub(crate) struct Demand {
     pub preferred: usize,
     /// Pods outside segments.
     pub loose: usize,
+    /// Pods of the second shape, outside segments; at most `MAX_GUESTS`.
+    pub guests: usize,
 }
 
 impl Demand {
     /// Loose pods only.
     pub(crate) fn loose(n: usize) -> Self {
-        Self { segments: 0, size: 1, short: 0, required: 0, preferred: 0, loose: n }
+        Self { segments: 0, size: 1, short: 0, required: 0, preferred: 0, loose: n, guests: 0 }
     }
 
-    /// All pods.
+    /// All pods of the first shape.
     pub(crate) fn pods(&self) -> usize {
         self.segments * self.size + self.short + self.loose
     }
@@ -58,14 +66,28 @@ impl Demand {
 /// A node as the solver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Spot {
-    /// Copies that fit.
+    /// Copies of the first shape that fit.
     pub slots: u32,
+    /// Copies that fit next to 1, 2, … guests; `NO_ROOM` when the guests do not.
+    pub beside: [u32; MAX_GUESTS],
+    /// Soft cost of one guest.
+    pub guest_soft: u32,
     /// Soft cost of one copy.
     pub soft: u32,
     /// Live members of the gang there.
     pub live: u32,
     /// Copies' worth of room in use, for the spread strategy.
     pub load: u32,
+}
+
+impl Spot {
+    /// Copies of the first shape that fit next to so many guests; `None` when the guests do not.
+    fn room_beside(&self, guests: usize) -> Option<u32> {
+        match guests.checked_sub(1) {
+            None => Some(self.slots),
+            Some(at) => self.beside.get(at).copied().filter(|slots| *slots != NO_ROOM),
+        }
+    }
 }
 
 /// Positions chosen, one entry per pod, in depth-first order.
@@ -77,6 +99,8 @@ pub(crate) struct Chosen {
     pub short: Vec<usize>,
     /// Loose pods.
     pub loose: Vec<usize>,
+    /// Pods of the second shape.
+    pub guests: Vec<usize>,
 }
 
 /// How a solve ended.
@@ -134,10 +158,10 @@ impl Instance<'_> {
     /// then the node strategy.
     fn layout(&self, demand: &Demand) -> Layout {
         let top = self.tree.domain(self.top).depth;
-        let pods = demand.pods() as u64;
+        let pods = (demand.pods() + demand.guests) as u64;
         let live: u64 = self.spots.iter().map(|spot| u64::from(spot.live)).sum();
         let slots: u64 = self.spots.iter().map(|spot| u64::from(spot.slots)).sum();
-        let softest = self.spots.iter().map(|spot| u64::from(spot.soft)).max().unwrap_or(0);
+        let softest = self.spots.iter().map(|spot| u64::from(spot.soft.max(spot.guest_soft))).max().unwrap_or(0);
         let load = self.spots.iter().map(|spot| u64::from(spot.load)).max().unwrap_or(0);
         let levels = self.counted.saturating_sub(top);
         let mut largest = vec![(demand.segments as u64 + 1) * self.tree.n_levels().max(1) as u64];
@@ -154,57 +178,39 @@ impl Instance<'_> {
     }
 }
 
-/// Sizes of a table: states are (j, b, m) with j ≤ `j`, b ≤ `b`, m ≤ `m`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Dims {
-    j: usize,
-    b: usize,
-    m: usize,
-}
-
-impl Dims {
-    fn states(self) -> usize {
-        (self.j + 1) * (self.b + 1) * (self.m + 1)
-    }
-    fn at(self, j: usize, b: usize, m: usize) -> usize {
-        (j * (self.b + 1) + b) * (self.m + 1) + m
-    }
-    fn of(self, state: usize) -> (usize, usize, usize) {
-        let (rest, m) = (state / (self.m + 1), state % (self.m + 1));
-        (rest / (self.b + 1), rest % (self.b + 1), m)
-    }
-}
-
 /// The table of one domain.
-struct Table<C> {
-    dims: Dims,
+pub(super) struct Table<C> {
+    pub(super) dims: Dims,
     cost: Vec<C>,
     /// For each state, the state before breaking segments here; empty when none can break.
-    broken: Vec<u32>,
+    pub(super) broken: Vec<u32>,
     /// Before lifting from pods to segments (at the preferred depth): the pods' table dims.
-    lifted: Option<Dims>,
+    pub(super) lifted: Option<Dims>,
     /// By child, by state of the suffix from that child on: what the child takes.
-    choices: Vec<Vec<u32>>,
+    pub(super) choices: Vec<Vec<u32>>,
     /// Dims of the children's merge.
-    merged: Dims,
+    pub(super) merged: Dims,
     /// Children's tables, in order; nodes have none.
-    children: Vec<Rc<Table<C>>>,
+    pub(super) children: Vec<Rc<Table<C>>>,
+    /// Live members are there already: being touched costs it nothing.
+    lived_in: bool,
 }
 
 impl<C> Table<C> {
     /// A table as it leaves a merge: nothing lifted or broken yet.
     fn merged(dims: Dims, cost: Vec<C>, choices: Vec<Vec<u32>>, children: Vec<Rc<Table<C>>>) -> Self {
-        Self { dims, cost, broken: Vec::new(), lifted: None, choices, merged: dims, children }
+        Self { dims, cost, broken: Vec::new(), lifted: None, choices, merged: dims, children, lived_in: false }
     }
 }
 
-struct Run<'a, C> {
-    instance: &'a Instance<'a>,
-    demand: &'a Demand,
+pub(super) struct Run<'a, C> {
+    pub(super) instance: &'a Instance<'a>,
+    pub(super) demand: &'a Demand,
     layout: Layout,
     top_depth: usize,
     levels: usize,
-    cache: BTreeMap<Vec<Spot>, Rc<Table<C>>>,
+    /// By nodes, and whether the domain is one of nodes without the label.
+    cache: BTreeMap<(bool, Vec<Spot>), Rc<Table<C>>>,
     n_choices: usize,
     first: usize,
 }
@@ -230,31 +236,29 @@ impl<'a, C: Cost> Run<'a, C> {
             return Answer::TooLarge;
         }
         let Some(table) = self.table(self.instance.top) else { return Answer::TooLarge };
-        let state = if self.segmented() {
-            let short = usize::from(demand.short > 0);
-            let dims = table.dims;
-            if dims.j < demand.segments || dims.b < short || dims.m < demand.loose {
-                return Answer::Impossible;
-            }
-            table.dims.at(demand.segments, usize::from(demand.short > 0), demand.loose)
+        let wanted = if self.segmented() {
+            self.wanted()
         } else {
-            if table.dims.m < demand.pods() {
-                return Answer::Impossible;
-            }
-            table.dims.at(0, 0, demand.pods())
+            State { m: demand.pods(), g: demand.guests, ..State::NOTHING }
         };
-        if table.cost[state] == C::NONE {
+        if !table.dims.holds(wanted) || table.cost[table.dims.at(wanted)] == C::NONE {
             return Answer::Impossible;
         }
         let mut chosen = Chosen::default();
         if self.segmented() {
-            self.collect(self.instance.top, &table, state, &mut chosen);
+            self.collect(self.instance.top, &table, table.dims.at(wanted), &mut chosen);
         } else {
             let mut pods = Vec::new();
-            self.collect_pods(self.instance.top, &table, demand.pods(), &mut pods);
+            self.collect_pods(self.instance.top, &table, wanted, &mut pods, &mut chosen.guests);
             self.cut(&mut pods.into_iter(), demand.segments, demand.short > 0, &mut chosen);
         }
         Answer::Best(chosen)
+    }
+
+    /// The whole demand as a state above the preferred depth.
+    fn wanted(&self) -> State {
+        let demand = self.demand;
+        State { j: demand.segments, b: usize::from(demand.short > 0), m: demand.loose, g: demand.guests }
     }
 
     /// True when states count segments above some depth.
@@ -270,16 +274,17 @@ impl<'a, C: Cost> Run<'a, C> {
     fn high_dims(&self) -> Dims {
         let demand = self.demand;
         let m = if self.breakable() { demand.pods() } else { demand.loose };
-        Dims { j: demand.segments, b: usize::from(demand.short > 0), m }
+        Dims { m, ..self.wanted() }
     }
 
     fn unit(&self, component: usize, value: u64) -> C {
         C::component(value, self.layout.offsets[component])
     }
 
-    /// The cost of a domain itself, when it holds `pods` new and `live` old ones of `slots`.
-    fn own_cost(&self, depth: usize, pods: usize, live: u64, slots: u64) -> C {
-        if depth <= self.top_depth || depth > self.instance.counted || (pods == 0 && live == 0) {
+    /// The cost of a domain itself, when it holds `pods` new pods of `slots`, and others: guests and live members.
+    /// What is left over is counted in pods of the first shape, guests aside.
+    fn own_cost(&self, depth: usize, pods: usize, others: u64, slots: u64) -> C {
+        if depth <= self.top_depth || depth > self.instance.counted || (pods == 0 && others == 0) {
             return C::ZERO;
         }
         let level = depth - self.top_depth - 1;
@@ -289,13 +294,15 @@ impl<'a, C: Cost> Run<'a, C> {
             .plus(self.unit(1 + self.levels + 2 * level + 1, left))
     }
 
-    fn node_cost(&self, spot: Spot, pods: u32) -> C {
+    /// The cost of pods and guests on a node where `slots` pods fit next to the guests.
+    fn node_cost(&self, spot: &Spot, slots: u32, pods: u32, guests: usize) -> C {
         let base = 1 + 3 * self.levels;
-        let mut cost = self.unit(base, u64::from(spot.soft) * u64::from(pods));
+        let soft = u64::from(spot.soft) * u64::from(pods) + u64::from(spot.guest_soft) * guests as u64;
+        let mut cost = self.unit(base, soft);
         match self.instance.strategy {
             NodeStrategy::Pack => {
-                if pods > 0 || spot.live > 0 {
-                    let left = u64::from(spot.slots - pods);
+                if pods > 0 || guests > 0 || spot.live > 0 {
+                    let left = u64::from(slots - pods);
                     cost = cost
                         .plus(self.unit(base + 1, 1))
                         .plus(self.unit(base + 2, u64::from(left > 0)))
@@ -304,7 +311,7 @@ impl<'a, C: Cost> Run<'a, C> {
             }
             NodeStrategy::Spread => {
                 // The sum of used·(used+1)/2 grows by (load+1) + … + (load+pods).
-                let (load, pods) = (u64::from(spot.load), u64::from(pods));
+                let (load, pods) = (u64::from(spot.load), u64::from(pods) + guests as u64);
                 cost = cost.plus(self.unit(base + 1, load * pods + pods * (pods + 1) / 2));
             }
         }
@@ -321,149 +328,218 @@ impl<'a, C: Cost> Run<'a, C> {
         let children = self.instance.tree.children(domain);
         let table = if children.is_empty() {
             let spots = self.spots(domain);
-            if let Some(table) = self.cache.get(spots) {
+            let key = (self.instance.tree.domain(domain).absent, spots.to_vec());
+            if let Some(table) = self.cache.get(&key) {
                 return Some(Rc::clone(table));
             }
             let table = self.finish(domain, depth, self.leaf_merge(spots)?);
             let table = Rc::new(table);
-            self.cache.insert(spots.to_vec(), Rc::clone(&table));
+            self.cache.insert(key, Rc::clone(&table));
             table
         } else {
             let mut tables = Vec::with_capacity(children.len());
             for child in children {
                 tables.push(self.table(*child)?);
             }
-            let merged = self.merge(&tables)?;
+            let merged = self.merge(depth, &tables)?;
             Rc::new(self.finish(domain, depth, merged))
         };
         self.n_choices += table.choices.iter().map(Vec::len).sum::<usize>();
         (self.n_choices <= MAX_CHOICES).then_some(table)
     }
 
+    /// What a node can take, dearest ties first: (pods, guests, cost). Larger takes come
+    /// first, so that a tie gives more to the earlier node.
+    fn options(&self, spot: &Spot, most: usize) -> Vec<(usize, usize, C)> {
+        let mut options = Vec::new();
+        for guests in 0..=self.demand.guests {
+            let Some(slots) = spot.room_beside(guests) else { continue };
+            for pods in 0..=(slots as usize).min(most) {
+                options.push((pods, guests, self.node_cost(spot, slots, pods as u32, guests)));
+            }
+        }
+        options.sort_by_key(|(pods, guests, _)| std::cmp::Reverse((pods + guests, *guests)));
+        options
+    }
+
     /// Pods over the nodes of a deepest domain.
     fn leaf_merge(&self, spots: &[Spot]) -> Option<Table<C>> {
         let slots: u64 = spots.iter().map(|spot| u64::from(spot.slots)).sum();
         let most = (self.demand.pods() as u64).min(slots) as usize;
-        if spots.len().saturating_mul(most + 1) > MAX_CHOICES {
+        let dims = Dims { m: most, g: self.demand.guests, ..State::NOTHING };
+        if spots.len().saturating_mul(dims.states()) > MAX_CHOICES {
             return None;
         }
-        let dims = Dims { j: 0, b: 0, m: most };
-        let mut cost = vec![C::NONE; most + 1];
+        let width = dims.g + 1;
+        let mut cost = vec![C::NONE; dims.states()];
         cost[0] = C::ZERO;
         let mut choices = vec![Vec::new(); spots.len()];
         let mut reach = 0;
         for (at, spot) in spots.iter().enumerate().rev() {
-            let here = (spot.slots as usize).min(most);
-            let costs: Vec<C> = (0..=here).map(|k| self.node_cost(*spot, k as u32)).collect();
-            let next_reach = (reach + here).min(most);
-            let mut next = vec![C::NONE; most + 1];
-            let mut choice = vec![0_u32; most + 1];
-            for k in 0..=next_reach {
-                // Larger takes first, so that a tie gives more to the earlier node.
-                for take in (k.saturating_sub(reach)..=here.min(k)).rev() {
-                    if cost[k - take] == C::NONE {
-                        continue;
-                    }
-                    let sum = cost[k - take].plus(costs[take]);
-                    if sum < next[k] {
-                        next[k] = sum;
-                        choice[k] = take as u32;
+            let mut next = vec![C::NONE; dims.states()];
+            let mut choice = vec![0_u32; dims.states()];
+            for (pods, guests, own) in self.options(spot, most) {
+                let taken = pods * width + guests;
+                for before in 0..=reach.min(most - pods) {
+                    for held in 0..=dims.g - guests {
+                        let from = before * width + held;
+                        if cost[from] == C::NONE {
+                            continue;
+                        }
+                        let sum = cost[from].plus(own);
+                        if sum < next[from + taken] {
+                            next[from + taken] = sum;
+                            choice[from + taken] = taken as u32;
+                        }
                     }
                 }
             }
             cost = next;
             choices[at] = choice;
-            reach = next_reach;
+            reach = (reach + spot.slots as usize).min(most);
         }
         Some(Table::merged(dims, cost, choices, Vec::new()))
     }
 
     /// Children merged from the last to the first, so that a tie gives more to the earlier one.
-    fn merge(&self, tables: &[Rc<Table<C>>]) -> Option<Table<C>> {
-        let full = tables.iter().fold(Dims { j: 0, b: 0, m: 0 }, |sum, table| Dims {
+    fn merge(&self, depth: usize, tables: &[Rc<Table<C>>]) -> Option<Table<C>> {
+        let full = tables.iter().fold(State::NOTHING, |sum, table| Dims {
             j: sum.j + table.dims.j,
             b: sum.b + table.dims.b,
             m: sum.m + table.dims.m,
+            g: sum.g + table.dims.g,
         });
         let high = self.high_dims();
         let lifted = tables.iter().any(|table| table.lifted.is_some() || table.dims.j > 0 || table.dims.b > 0);
-        let bound = if lifted { high } else { Dims { j: 0, b: 0, m: self.demand.pods() } };
-        let dims = Dims { j: full.j.min(bound.j), b: full.b.min(bound.b), m: full.m.min(bound.m) };
+        let bound = if lifted { high } else { Dims { m: self.demand.pods(), g: high.g, ..State::NOTHING } };
+        let dims = Dims {
+            j: full.j.min(bound.j),
+            b: full.b.min(bound.b),
+            m: full.m.min(bound.m),
+            g: full.g.min(bound.g),
+        };
         if tables.len().saturating_mul(dims.states()) > MAX_CHOICES {
             return None;
         }
         let mut cost = vec![C::NONE; dims.states()];
         cost[0] = C::ZERO;
-        let mut reached: Vec<(usize, usize, usize)> = vec![(0, 0, 0)];
+        let mut reached: Vec<(usize, State)> = vec![(0, State::NOTHING)];
         let mut choices = vec![Vec::new(); tables.len()];
-        for (at, table) in tables.iter().enumerate().rev() {
-            let feasible: Vec<(usize, (usize, usize, usize))> = (0..table.cost.len())
-                .rev()
-                .filter(|state| table.cost[*state] != C::NONE)
-                .map(|state| (state, table.dims.of(state)))
-                .collect();
+        let spare = self.spare_copies(depth + 1, dims, tables);
+        for (at, table) in tables.iter().enumerate().rev().filter(|(at, _)| !spare[*at]) {
             let mut next = vec![C::NONE; dims.states()];
             let mut choice = vec![0_u32; dims.states()];
-            for (state, (j, b, m)) in feasible {
-                for (rj, rb, rm) in &reached {
-                    if rj + j > dims.j || rb + b > dims.b || rm + m > dims.m {
+            for index in (0..table.cost.len()).rev() {
+                let own = table.cost[index];
+                let taken = table.dims.of(index);
+                if own == C::NONE || !dims.holds(taken) {
+                    continue;
+                }
+                let (offset, room) = (dims.at(taken), dims.less(taken));
+                for (from, state) in &reached {
+                    if !room.holds(*state) {
                         continue;
                     }
-                    let sum = cost[dims.at(*rj, *rb, *rm)].plus(table.cost[state]);
-                    let target = dims.at(rj + j, rb + b, rm + m);
+                    // Indices add up like the states they stand for.
+                    let (sum, target) = (cost[*from].plus(own), from + offset);
                     if sum < next[target] {
                         next[target] = sum;
-                        choice[target] = state as u32;
+                        choice[target] = index as u32;
                     }
                 }
             }
             cost = next;
             choices[at] = choice;
             reached = (0..cost.len())
-                .filter(|state| cost[*state] != C::NONE)
-                .map(|state| dims.of(state))
+                .filter(|index| cost[*index] != C::NONE)
+                .map(|index| (index, dims.of(index)))
                 .collect();
         }
         Some(Table::merged(dims, cost, choices, tables.to_vec()))
     }
 
+    /// Children that no best placement needs: copies of one table beyond the number of
+    /// domains that the largest state needs at the most, the later ones.
+    ///
+    /// Sound where the number of children touched comes first for every state: one thing is
+    /// counted, nothing can be broken, and these domains are counted. Then a best placement
+    /// touches no more than most-free-first does, and of equal children any will do.
+    fn spare_copies(&self, depth: usize, dims: Dims, tables: &[Rc<Table<C>>]) -> Vec<bool> {
+        let mut spare = vec![false; tables.len()];
+        let one_thing = dims.g == 0 && dims.b == 0 && (dims.j == 0 || (dims.m == 0 && !self.breakable()));
+        if !one_thing || depth > self.instance.counted {
+            return spare;
+        }
+        let capacity = |table: &Table<C>| if dims.j > 0 { table.dims.j } else { table.dims.m };
+        let mut capacities: Vec<usize> =
+            tables.iter().filter(|table| !table.lived_in).map(|table| capacity(table)).collect();
+        capacities.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut missing, mut needed) = (dims.j.max(dims.m), 0);
+        for capacity in capacities {
+            if missing == 0 {
+                break;
+            }
+            missing = missing.saturating_sub(capacity);
+            needed += 1;
+        }
+        if missing > 0 {
+            return spare;
+        }
+        let mut copies: BTreeMap<*const Table<C>, usize> = BTreeMap::new();
+        for (at, table) in tables.iter().enumerate() {
+            let seen = copies.entry(Rc::as_ptr(table)).or_default();
+            *seen += 1;
+            spare[at] = !table.lived_in && *seen > needed;
+        }
+        spare
+    }
+
     /// Adds the domain's own cost, and turns pods into segments at the preferred depth.
     fn finish(&self, domain: DomainIdx, depth: usize, mut table: Table<C>) -> Table<C> {
         let spots = self.spots(domain);
+        // Nodes without the label are in no domain of the level: no segment is whole there.
+        let absent = self.instance.tree.domain(domain).absent;
         let live: u64 = spots.iter().map(|spot| u64::from(spot.live)).sum();
         let slots: u64 = spots.iter().map(|spot| u64::from(spot.slots)).sum();
+        table.lived_in = live > 0;
         for state in 0..table.cost.len() {
             if table.cost[state] != C::NONE {
-                let (j, b, m) = table.dims.of(state);
-                let pods = j * self.demand.size + b * self.demand.short + m;
+                let held = table.dims.of(state);
+                let others = live + held.g as u64;
                 table.cost[state] =
-                    table.cost[state].plus(self.own_cost(depth, pods, live, slots));
+                    table.cost[state].plus(self.own_cost(depth, self.pods_of(held), others, slots));
             }
         }
         if self.segmented() && depth == self.demand.preferred {
-            self.lift(&mut table);
+            self.lift(&mut table, absent);
         }
-        if self.breakable() && depth >= self.demand.required.max(self.top_depth) && depth < self.demand.preferred {
+        if self.breakable() && !absent && depth >= self.demand.required.max(self.top_depth) && depth < self.demand.preferred {
             self.break_here(&mut table, self.demand.preferred - depth);
         }
         table
     }
 
-    fn lift(&self, table: &mut Table<C>) {
+    /// Pods of the first shape in a state.
+    pub(super) fn pods_of(&self, state: State) -> usize {
+        state.j * self.demand.size + state.b * self.demand.short + state.m
+    }
+
+    fn lift(&self, table: &mut Table<C>, absent: bool) {
         let pods = table.dims;
         let high = self.high_dims();
         let demand = self.demand;
         let dims = Dims {
-            j: (pods.m / demand.size).min(high.j),
-            b: high.b.min(usize::from(pods.m >= demand.short)),
+            j: if absent { 0 } else { (pods.m / demand.size).min(high.j) },
+            b: if absent { 0 } else { high.b.min(usize::from(pods.m >= demand.short)) },
             m: pods.m.min(high.m),
+            g: pods.g,
         };
         let mut cost = vec![C::NONE; dims.states()];
-        for (state, entry) in cost.iter_mut().enumerate() {
-            let (j, b, m) = dims.of(state);
-            let k = j * demand.size + b * demand.short + m;
-            if k <= pods.m {
-                *entry = table.cost[k];
+        for (index, entry) in cost.iter_mut().enumerate() {
+            let state = dims.of(index);
+            let counted = State { m: self.pods_of(state), g: state.g, ..State::NOTHING };
+            if pods.holds(counted) {
+                *entry = table.cost[pods.at(counted)];
             }
         }
         table.cost = cost;
@@ -479,26 +555,25 @@ impl<'a, C: Cost> Run<'a, C> {
             j: high.j.min(old.j + old.m / demand.size),
             b: high.b.min(old.b + usize::from(demand.short > 0 && old.m >= demand.short)),
             m: old.m,
+            g: old.g,
         };
         let mut cost = vec![C::NONE; dims.states()];
         let mut broken = vec![0_u32; dims.states()];
-        for state in 0..dims.states() {
-            let (j, b, m) = dims.of(state);
-            for t in 0..=j {
-                for u in 0..=b {
-                    let inner = m + t * demand.size + u * demand.short;
-                    if inner > old.m || j - t > old.j || b - u > old.b {
+        for index in 0..dims.states() {
+            let state = dims.of(index);
+            for t in 0..=state.j {
+                for u in 0..=state.b {
+                    let inner = state.m + t * demand.size + u * demand.short;
+                    let whole = State { j: state.j - t, b: state.b - u, m: inner, g: state.g };
+                    if !old.holds(whole) || table.cost[old.at(whole)] == C::NONE {
                         continue;
                     }
-                    let from = old.at(j - t, b - u, inner);
-                    if table.cost[from] == C::NONE {
-                        continue;
-                    }
+                    let from = old.at(whole);
                     let sum =
                         table.cost[from].plus(self.unit(0, ((t + u) * climbed) as u64));
-                    if sum < cost[state] {
-                        cost[state] = sum;
-                        broken[state] = from as u32;
+                    if sum < cost[index] {
+                        cost[index] = sum;
+                        broken[index] = from as u32;
                     }
                 }
             }
@@ -506,71 +581,5 @@ impl<'a, C: Cost> Run<'a, C> {
         table.cost = cost;
         table.dims = dims;
         table.broken = broken;
-    }
-
-    /// Walks the choices of a segmented table down to positions.
-    fn collect(&self, domain: DomainIdx, table: &Table<C>, state: usize, chosen: &mut Chosen) {
-        let (j, b, m) = table.dims.of(state);
-        if table.lifted.is_some() {
-            let k = j * self.demand.size + b * self.demand.short + m;
-            let mut pods = Vec::new();
-            self.collect_pods(domain, table, k, &mut pods);
-            self.cut(&mut pods.into_iter(), j, b > 0, chosen);
-            return;
-        }
-        let merged_state = if table.broken.is_empty() {
-            table.merged.at(j, b, m)
-        } else {
-            table.broken[state] as usize
-        };
-        let (whole_j, whole_b, _) = table.merged.of(merged_state);
-        let mut below = Chosen::default();
-        let mut rest = table.merged.of(merged_state);
-        for (at, child) in self.instance.tree.children(domain).iter().enumerate() {
-            let take = table.choices[at][table.merged.at(rest.0, rest.1, rest.2)] as usize;
-            let taken = table.children[at].dims.of(take);
-            self.collect(*child, &table.children[at], take, &mut below);
-            rest = (rest.0 - taken.0, rest.1 - taken.1, rest.2 - taken.2);
-        }
-        chosen.segments.append(&mut below.segments);
-        chosen.short.append(&mut below.short);
-        let mut loose = below.loose.into_iter();
-        self.cut(&mut loose, j - whole_j, b > whole_b, chosen);
-    }
-
-    /// Cuts positions into segments, the short one, and loose pods.
-    fn cut(
-        &self,
-        pods: &mut impl Iterator<Item = usize>,
-        segments: usize,
-        short: bool,
-        chosen: &mut Chosen,
-    ) {
-        for _ in 0..segments {
-            chosen.segments.push(pods.by_ref().take(self.demand.size).collect());
-        }
-        if short {
-            chosen.short.extend(pods.by_ref().take(self.demand.short));
-        }
-        chosen.loose.extend(pods);
-    }
-
-    /// Walks the choices of a table that counts pods.
-    fn collect_pods(&self, domain: DomainIdx, table: &Table<C>, k: usize, pods: &mut Vec<usize>) {
-        let mut rest = k;
-        if table.children.is_empty() {
-            let range = self.instance.tree.positions(domain);
-            for (at, choice) in table.choices.iter().enumerate() {
-                let take = choice[rest] as usize;
-                pods.extend(std::iter::repeat_n(range.start + at, take));
-                rest -= take;
-            }
-            return;
-        }
-        for (at, child) in self.instance.tree.children(domain).iter().enumerate() {
-            let take = table.choices[at][rest] as usize;
-            self.collect_pods(*child, &table.children[at], take, pods);
-            rest -= take;
-        }
     }
 }

@@ -4,16 +4,20 @@
 //! all its pods are equal and its constraints form one layer of equal segments
 //! on one tree, the exact solver computes the best placement in the best
 //! domain (`exact`). Otherwise a complete search with backtracking over
-//! siblings looks for a legal one within a budget of steps (`search`).
+//! siblings looks for a legal one within a budget of steps (`search`), down to
+//! single pods (`coupled`) where pods depend on each other or differ.
 //! Plans are tried on the ledger and always rolled back: only `commit` in
 //! `schedule` changes the world.
 
 pub(crate) mod build;
 pub(crate) mod candidates;
+mod collect;
 mod cost;
+mod coupled;
 pub(crate) mod exact;
 pub(crate) mod quality;
 pub(crate) mod search;
+mod state;
 pub(crate) mod task;
 
 use crate::facts::NodeFacts;
@@ -87,6 +91,8 @@ pub(crate) struct Solver<'a> {
     pub default_tree: TreeIdx,
     /// Steps used by the search so far in this solve.
     pub steps: u64,
+    /// Rules of the task's pods depend on where its other pods go, beyond one node.
+    pub coupled: bool,
 }
 
 impl<'a> Solver<'a> {
@@ -107,12 +113,31 @@ impl<'a> Solver<'a> {
             policy,
             default_tree,
             steps: 0,
+            coupled: false,
         }
+    }
+
+    /// Fixes what this decision reads: costs, and rules about pods that it does not place.
+    fn freeze(&mut self, root: &Item) {
+        let shapes: Vec<ShapeIdx> = root.all_shapes();
+        let member = |term| shapes.iter().any(|other| self.shapes[other.at()].terms.member_of.contains(&term));
+        let mut coupled = false;
+        for idx in &shapes {
+            let shape = &self.shapes[idx.at()];
+            let open = shape.drawn_terms().any(member);
+            let tallies = self.rooms.tallies();
+            let unlike = shapes.len() > 1;
+            let apart = shape.terms.anti.iter().any(|term| member(*term) && (unlike || !tallies.one_node_each(*term)));
+            coupled |= open || apart;
+            self.rooms.freeze(*idx, shape, open);
+        }
+        self.coupled = coupled;
     }
 
     /// Finds the best placement this solver can for the whole task.
     pub(crate) fn solve(&mut self, root: &Item) -> Result<Plan, Failure> {
         self.steps = 0;
+        self.freeze(root);
         let mark = self.rooms.checkpoint();
         let result = self.solve_on_ledger(root);
         self.rooms.rollback(mark, self.shapes);
@@ -120,7 +145,7 @@ impl<'a> Solver<'a> {
     }
 
     fn solve_on_ledger(&mut self, root: &Item) -> Result<Plan, Failure> {
-        if let Some(uniform) = task::uniform(root) {
+        if let Some(uniform) = task::uniform(root).filter(|_| !self.coupled) {
             match self.solve_uniform(root, &uniform) {
                 Some(result) => return result,
                 None => self.steps += 1,
@@ -195,6 +220,8 @@ impl<'a> Solver<'a> {
                     slots: if open { self.rooms.node_slots(shape, node) } else { 0 },
                     soft: self.rooms.soft_cost(shape, node),
                     live: 0,
+                    beside: [exact::NO_ROOM; exact::MAX_GUESTS],
+                    guest_soft: 0,
                     load: if spread { self.load(shape, node) } else { 0 },
                 }
             })
@@ -210,6 +237,33 @@ impl<'a> Solver<'a> {
             }
         }
         spots
+    }
+
+    /// Fills in how many pods fit next to guests on every node of the domain.
+    pub(crate) fn add_guests(
+        &mut self,
+        spots: &mut [exact::Spot],
+        shapes: (ShapeIdx, ShapeIdx),
+        n: usize,
+        at: (TreeIdx, DomainIdx),
+    ) {
+        let (shape, guest) = shapes;
+        let (tree, domain) = at;
+        self.ready(guest, tree);
+        let (entry, guest_entry) = (&self.shapes[shape.at()], &self.shapes[guest.at()]);
+        for (spot, position) in spots.iter_mut().zip(self.trees[tree.at()].positions(domain)) {
+            let node = self.trees[tree.at()].order[position];
+            spot.guest_soft = self.rooms.soft_cost(guest, node);
+            let fits = (self.rooms.node_slots(guest, node) as usize).min(n);
+            let Some(room) = self.rooms.room(node).filter(|_| fits > 0) else { continue };
+            let open = self.rooms.eligible(shape, node);
+            let mut room = room.clone();
+            for beside in &mut spot.beside[..fits] {
+                crate::rooms::occupy(&mut room, guest_entry);
+                // A node that refuses the pods may still take the guest.
+                *beside = if open { crate::fit::slots(&room, entry).min(spot.slots) } else { 0 };
+            }
+        }
     }
 
     /// Copies' worth of room in use on a node, in units of the shape's scarcest request.

@@ -4,6 +4,11 @@
 //! (fewest candidate domains, then largest demand); it tries that goal's
 //! domains tightest first and backtracks completely over siblings. Domains
 //! that are equal slot for slot under one parent are tried once.
+//!
+//! It runs twice. First leaves are filled at once, best nodes first: quick, but
+//! no proof when it finds nothing and there are several leaves or shapes. Then,
+//! and at once where pods depend on each other, leaves only get their regions,
+//! and all pods are placed together at the end (`coupled`): that is complete.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +39,10 @@ impl Solver<'_> {
         };
         for domain in domains {
             self.steps += 1;
-            let spots = self.spots(uniform.shape, &region, tree, domain, &root.live);
+            let mut spots = self.spots(uniform.shape, &region, tree, domain, &root.live);
+            if let Some((guest, pods)) = &uniform.guests {
+                self.add_guests(&mut spots, (uniform.shape, *guest), pods.len(), (tree, domain));
+            }
             let instance = Instance {
                 tree: &self.trees[tree.at()],
                 top: domain,
@@ -58,6 +66,9 @@ impl Solver<'_> {
                     }
                     put(&uniform.short, &chosen.short);
                     put(&uniform.loose, &chosen.loose);
+                    if let Some((_, pods)) = &uniform.guests {
+                        put(pods, &chosen.guests);
+                    }
                     return Some(Ok(Plan { places, containing: (tree, domain), proven: true }));
                 }
             }
@@ -73,8 +84,24 @@ impl Solver<'_> {
 
     /// The general search.
     pub(crate) fn search(&mut self, root: &Item) -> Result<Plan, Failure> {
-        let mut state =
-            Search { places: Vec::new(), containing: None, out_of_budget: false };
+        let lone = root.demand().len() <= 1 && root.children.is_empty();
+        if !self.coupled {
+            let quick = self.search_by(root, false);
+            if lone || quick != Err(Failure::Impossible) {
+                return quick;
+            }
+        }
+        self.search_by(root, true)
+    }
+
+    fn search_by(&mut self, root: &Item, deferring: bool) -> Result<Plan, Failure> {
+        let mut state = Search {
+            places: Vec::new(),
+            containing: None,
+            out_of_budget: false,
+            deferring,
+            deferred: Vec::new(),
+        };
         let found = self.step(&mut state, vec![Goal { item: root, region: Region::default() }]);
         if found {
             let containing = state.containing.unwrap_or((self.default_tree, Tree::ROOT));
@@ -83,13 +110,71 @@ impl Solver<'_> {
         Err(if state.out_of_budget { Failure::Budget } else { Failure::Impossible })
     }
 
-    fn step<'i>(&mut self, state: &mut Search, goals: Vec<Goal<'i>>) -> bool {
+    /// All leaves have their regions: their pods, together.
+    fn finish(&mut self, state: &mut Search<'_>) -> bool {
+        if !state.deferring {
+            return true;
+        }
+        match self.place_pods(&state.deferred) {
+            None => state.out_of_budget = true,
+            Some(None) => {}
+            Some(Some(places)) => {
+                state.places.extend(places);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives a leaf its region and goes on; its pods are placed at the end.
+    fn defer<'i>(&mut self, state: &mut Search<'i>, item: &'i Item, region: &Region, rest: &[Goal<'i>]) -> bool {
+        state.deferred.push((item, region.clone()));
+        let done = !self.overfull(state) && self.step(state, rest.to_vec());
+        if !done {
+            state.deferred.pop();
+        }
+        done
+    }
+
+    /// Some domain around the last leaf's region is too small for the leaves inside it.
+    fn overfull(&mut self, state: &Search<'_>) -> bool {
+        let Some((item, region)) = state.deferred.last() else { return false };
+        let mut around = region.domains.clone();
+        around.push((self.default_tree, region.in_tree(self.default_tree)));
+        for (shape, _) in item.demand() {
+            for (tree, start) in &around {
+                self.ready(shape, *tree);
+                let entry = &self.trees[tree.at()];
+                let mut domain = *start;
+                loop {
+                    let inside = state.deferred.iter().filter(|(_, other)| {
+                        entry.contains(domain, other.in_tree(*tree))
+                    });
+                    let wanted: usize = inside
+                        .flat_map(|(item, _)| &item.pods)
+                        .filter(|(other, _)| *other == shape)
+                        .map(|(_, pods)| pods.len())
+                        .sum();
+                    if wanted as u64 > self.rooms.domain_slots(shape, *tree, domain) {
+                        return true;
+                    }
+                    if domain == Tree::ROOT {
+                        break;
+                    }
+                    domain = entry.domain(domain).parent;
+                }
+            }
+        }
+        false
+    }
+
+    fn step<'i>(&mut self, state: &mut Search<'i>, goals: Vec<Goal<'i>>) -> bool {
         self.steps += 1;
         if self.steps > self.policy.search_steps {
             state.out_of_budget = true;
             return false;
         }
-        let Some((goal, rest)) = self.hardest(goals) else { return true };
+        let Some((goal, rest)) = self.hardest(goals) else { return self.finish(state) };
         match goal.item.bound {
             Some(bound) => self.try_domains(state, &goal, bound, &rest),
             None if goal.item.choose < goal.item.children.len() => {
@@ -104,6 +189,9 @@ impl Solver<'_> {
                     }));
                     return self.step(state, goals);
                 }
+                if state.deferring {
+                    return self.defer(state, goal.item, &goal.region, &rest);
+                }
                 let mark = (self.rooms.checkpoint(), state.places.len());
                 let done = self.place_loose(state, goal.item, &goal.region, None)
                     && self.step(state, rest);
@@ -115,7 +203,7 @@ impl Solver<'_> {
         }
     }
 
-    fn undo(&mut self, state: &mut Search, mark: (usize, usize)) {
+    fn undo(&mut self, state: &mut Search<'_>, mark: (usize, usize)) {
         self.rooms.rollback(mark.0, self.shapes);
         state.places.truncate(mark.1);
     }
@@ -170,14 +258,17 @@ impl Solver<'_> {
 
     fn try_domains<'i>(
         &mut self,
-        state: &mut Search,
+        state: &mut Search<'i>,
         goal: &Goal<'i>,
         bound: Bound,
         rest: &[Goal<'i>],
     ) -> bool {
         let mut failed: BTreeSet<Vec<i64>> = BTreeSet::new();
         for domain in self.candidates(goal.item, bound, &goal.region) {
-            let alone = self.unlike_any_other(rest, bound.tree, domain);
+            // Leaves that only have a region so far do not show on the ledger.
+            let hidden = state.deferring
+                && (self.coupled || !rest.is_empty() || !state.deferred.is_empty() || !goal.item.children.is_empty());
+            let alone = hidden || self.unlike_any_other(rest, bound.tree, domain);
             let twin = self.twin_key(goal.item, &goal.region, (bound.tree, domain), alone);
             if failed.contains(&twin) {
                 continue;
@@ -188,19 +279,13 @@ impl Solver<'_> {
                 state.containing = Some((bound.tree, domain));
             }
             let region = goal.region.narrowed(bound.tree, domain);
-            let done = if goal.item.children.is_empty() {
+            let done = if goal.item.children.is_empty() && state.deferring {
+                self.defer(state, goal.item, &region, rest)
+            } else if goal.item.children.is_empty() {
                 self.place_loose(state, goal.item, &region, Some(bound))
                     && self.step(state, rest.to_vec())
             } else {
-                let mut goals = rest.to_vec();
-                goals.extend(
-                    goal.item
-                        .children
-                        .iter()
-                        .take(goal.item.choose)
-                        .map(|child| Goal { item: child, region: region.clone() }),
-                );
-                self.step(state, goals)
+                self.step_into(state, goal.item, &region, rest)
             };
             if done {
                 return true;
@@ -215,6 +300,18 @@ impl Solver<'_> {
             failed.insert(twin);
         }
         false
+    }
+
+    /// Goes on with the children of a subgroup that has its domain.
+    fn step_into<'i>(&mut self, state: &mut Search<'i>, item: &'i Item, region: &Region, rest: &[Goal<'i>]) -> bool {
+        // With a choice among children: an inner goal of its own, without the constraint that holds now.
+        if item.choose < item.children.len() {
+            return self.try_subsets(state, &Goal { item, region: region.clone() }, rest);
+        }
+        let mut goals = rest.to_vec();
+        let children = item.children.iter();
+        goals.extend(children.map(|child| Goal { item: child, region: region.clone() }));
+        self.step(state, goals)
     }
 
     /// True when an open goal can tell this domain from its equals: it must go inside it, has
@@ -265,7 +362,7 @@ impl Solver<'_> {
         key
     }
 
-    fn try_subsets<'i>(&mut self, state: &mut Search, goal: &Goal<'i>, rest: &[Goal<'i>]) -> bool {
+    fn try_subsets<'i>(&mut self, state: &mut Search<'i>, goal: &Goal<'i>, rest: &[Goal<'i>]) -> bool {
         let (n, k) = (goal.item.children.len(), goal.item.choose);
         let mut subset: Vec<usize> = (0..k).collect();
         for _ in 0..MAX_SUBSETS {
@@ -291,7 +388,7 @@ impl Solver<'_> {
     /// Places a leaf's pods anywhere in a region, best first per shape.
     fn place_loose(
         &mut self,
-        state: &mut Search,
+        state: &mut Search<'_>,
         item: &Item,
         region: &Region,
         bound: Option<Bound>,
@@ -385,10 +482,13 @@ struct Goal<'i> {
     region: Region,
 }
 
-struct Search {
+struct Search<'i> {
     places: Vec<(PodIdx, NodeIdx)>,
     containing: Option<(TreeIdx, DomainIdx)>,
     out_of_budget: bool,
+    /// Leaves get regions only; their pods are placed together at the end.
+    deferring: bool,
+    deferred: Vec<(&'i Item, Region)>,
 }
 
 impl Item {

@@ -1,7 +1,7 @@
 //! A task: a gang's tree cut down to what one decision must place.
 
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx, TreeIdx};
-use crate::place::exact::Demand;
+use crate::place::exact::{Demand, MAX_GUESTS};
 
 /// A constraint whose topology and levels are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,15 @@ impl Item {
         }
     }
 
+    /// Every shape at or below, children that need not be chosen included.
+    pub(crate) fn all_shapes(&self) -> Vec<ShapeIdx> {
+        let mut shapes: Vec<ShapeIdx> = self.pods.iter().map(|(shape, _)| *shape).collect();
+        shapes.extend(self.children.iter().flat_map(Self::all_shapes));
+        shapes.sort_unstable();
+        shapes.dedup();
+        shapes
+    }
+
     /// Pods of this task at or below the item.
     pub(crate) fn n_pods(&self) -> usize {
         self.demand().iter().map(|(_, n)| n).sum()
@@ -85,17 +94,18 @@ pub(crate) struct Uniform {
     pub short_at: usize,
     /// Pods outside segments that come before the first segment in declared order.
     pub loose: Vec<PodIdx>,
+    /// A second shape, with its few pods outside segments: leaders, launchers, heads.
+    pub guests: Option<(ShapeIdx, Vec<PodIdx>)>,
     /// The segments' constraint.
     pub bound: Option<Bound>,
 }
 
-/// Recognises the exact class: one shape; below the root, subgroups without a
+/// Recognises the exact class: one shape, and a few loose pods of another; below the root, subgroups without a
 /// constraint are transparent; the constrained ones share constraint, hold no
 /// constraint below, have no live member, and one size, the smallest one excepted.
 pub(crate) fn uniform(root: &Item) -> Option<Uniform> {
-    let demand = root.demand();
-    let [(shape, _)] = demand.as_slice() else { return None };
-    let mut found = Found::default();
+    let (shape, guest) = shapes(root)?;
+    let mut found = Found { guest, ..Found::default() };
     gather(root, &mut found)?;
     let size = found.segments.iter().map(|(_, pods)| pods.len()).max().unwrap_or(1);
     let smaller: Vec<usize> =
@@ -121,7 +131,7 @@ pub(crate) fn uniform(root: &Item) -> Option<Uniform> {
         (required, bound.preferred.unwrap_or(required))
     });
     Some(Uniform {
-        shape: *shape,
+        shape,
         demand: Demand {
             segments: segments.len(),
             size,
@@ -129,30 +139,47 @@ pub(crate) fn uniform(root: &Item) -> Option<Uniform> {
             required,
             preferred,
             loose: found.loose.len(),
+            guests: found.guests.len(),
         },
         short_at: short_at.unwrap_or(segments.len()),
         segments,
         short,
         loose: found.loose,
+        guests: guest.map(|shape| (shape, found.guests)),
         bound,
     })
+}
+
+/// The shape of most pods, and the one of the few others.
+fn shapes(root: &Item) -> Option<(ShapeIdx, Option<ShapeIdx>)> {
+    match root.demand().as_slice() {
+        [(shape, _)] => Some((*shape, None)),
+        [(a, few), (b, many)] if few <= many && *few <= MAX_GUESTS => Some((*b, Some(*a))),
+        [(a, many), (b, few)] if few < many && *few <= MAX_GUESTS => Some((*a, Some(*b))),
+        _ => None,
+    }
 }
 
 #[derive(Default)]
 struct Found {
     segments: Vec<(Option<Bound>, Vec<PodIdx>)>,
     loose: Vec<PodIdx>,
+    guest: Option<ShapeIdx>,
+    guests: Vec<PodIdx>,
 }
 
 fn gather(item: &Item, found: &mut Found) -> Option<()> {
     if item.choose < item.children.len() && !interchangeable(item) {
         return None;
     }
-    found.loose.extend(item.pods.iter().flat_map(|(_, pods)| pods));
+    for (shape, pods) in &item.pods {
+        let place = if Some(*shape) == found.guest { &mut found.guests } else { &mut found.loose };
+        place.extend(pods);
+    }
     for child in item.children.iter().take(item.choose) {
         match child.bound {
             None => gather(child, found)?,
-            Some(_) if child.live.is_empty() && plain_below(child) => {
+            Some(_) if child.live.is_empty() && plain_below(child) && !has_guests(child, found.guest) => {
                 let pods = child.all_pods();
                 if !pods.is_empty() {
                     found.segments.push((child.bound, pods));
@@ -162,6 +189,10 @@ fn gather(item: &Item, found: &mut Found) -> Option<()> {
         }
     }
     Some(())
+}
+
+fn has_guests(item: &Item, guest: Option<ShapeIdx>) -> bool {
+    guest.is_some_and(|guest| item.demand().iter().any(|(shape, _)| *shape == guest))
 }
 
 fn plain_below(item: &Item) -> bool {

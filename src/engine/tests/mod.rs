@@ -1,6 +1,8 @@
 //! Tests of the engine, in a small fixture language.
 
+mod coupled;
 mod fixture;
+mod legal;
 mod oracle;
 mod stories;
 mod world;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::facts::{LevelFacts, NodeFacts};
 use crate::ids::NodeIdx;
-use crate::place::exact::{Answer, Chosen, Demand, Instance, Spot};
+use crate::place::exact::{Answer, Chosen, Demand, Instance, NO_ROOM, Spot};
 use crate::policy::NodeStrategy;
 use crate::topology::Tree;
 
@@ -50,6 +50,26 @@ fn cost(tree: &Tree, spots: &[Spot], counts: &[u32], broken: u64) -> Vec<u64> {
     vector.push(open.len() as u64);
     vector.push(open.iter().filter(|at| spots[**at].slots > counts[**at]).count() as u64);
     vector.push(open.iter().map(|at| u64::from(spots[*at].slots - counts[*at])).sum());
+    vector
+}
+
+/// The same with pods of a second shape; what is left over in domains is counted without them.
+fn cost_with_guests(tree: &Tree, spots: &[Spot], counts: &[u32], guests: &[u32], broken: u64) -> Vec<u64> {
+    // Guests make a domain touched like live members do.
+    let seen: Vec<Spot> =
+        spots.iter().zip(guests).map(|(spot, n)| Spot { live: spot.live + n, ..*spot }).collect();
+    let mut vector = cost(tree, &seen, counts, broken);
+    vector.truncate(vector.len() - 4);
+    let slots = |at: usize| match guests[at] {
+        0 => spots[at].slots,
+        n => spots[at].beside[n as usize - 1],
+    };
+    let open: Vec<usize> = (0..spots.len()).filter(|at| counts[*at] > 0 || seen[*at].live > 0).collect();
+    let soft = |at: usize| counts[at] * spots[at].soft + guests[at] * spots[at].guest_soft;
+    vector.push((0..spots.len()).map(|at| u64::from(soft(at))).sum());
+    vector.push(open.len() as u64);
+    vector.push(open.iter().filter(|at| slots(**at) > counts[**at]).count() as u64);
+    vector.push(open.iter().map(|at| u64::from(slots(*at) - counts[*at])).sum());
     vector
 }
 
@@ -127,7 +147,7 @@ proptest! {
         let tree = tree(&rows.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>());
         let spots: Vec<Spot> = tree.order.iter().map(|node| {
             let row = rows[node.at()];
-            Spot { slots: row.2, soft: row.3, live: row.4, load: 0 }
+            Spot { slots: row.2, soft: row.3, live: row.4, ..Spot::default() }
         }).collect();
         let mut best: Option<(Vec<u64>, Vec<u32>)> = None;
         all_counts(&spots, n, 0, &mut Vec::new(), &mut |counts| {
@@ -169,7 +189,7 @@ proptest! {
         let short = if size > 1 { short } else { 0 };
         let tree = tree(&rows.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>());
         let spots: Vec<Spot> = tree.order.iter().map(|node| Spot { slots: rows[node.at()].2, ..Spot::default() }).collect();
-        let demand = Demand { segments, size, short, required, preferred: 2, loose };
+        let demand = Demand { segments, size, short, required, preferred: 2, loose, guests: 0 };
         let mut sizes = vec![size as u32; segments];
         if short > 0 { sizes.push(short as u32); }
         let mut best: Option<Vec<u64>> = None;
@@ -201,6 +221,70 @@ proptest! {
         };
         prop_assert_eq!(found, best);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn leaders_of_another_shape_equal_brute_force(
+        rows in prop::collection::vec((0..2u8, 0..3u8, 0..9u32, 0..2u32, 0..2u32), 1..5),
+        segments in 0..3usize, size in 1..3usize, loose in 0..3usize, guests in 1..3usize,
+        guest_asks in 1..4u32, required in 1..3usize,
+    ) {
+        prop_assume!(segments * size + loose > 0);
+        let tree = tree(&rows.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>());
+        // A pod asks for two of a node's units, a guest for `guest_asks`.
+        let spots: Vec<Spot> = tree.order.iter().map(|node| {
+            let (_, _, units, live, guest_soft) = rows[node.at()];
+            let mut spot = Spot { slots: units / 2, live, guest_soft, ..Spot::default() };
+            for (at, beside) in spot.beside.iter_mut().enumerate() {
+                let taken = (at as u32 + 1) * guest_asks;
+                *beside = units.checked_sub(taken).map_or(NO_ROOM, |left| left / 2);
+            }
+            spot
+        }).collect();
+        let demand = Demand { segments, size, short: 0, required, preferred: required, loose, guests };
+        let sizes = vec![size as u32; segments];
+        let mut best: Option<Vec<u64>> = None;
+        let everywhere: Vec<Spot> = spots.iter().map(|_| Spot { slots: guests as u32, ..Spot::default() }).collect();
+        all_counts(&everywhere, guests as u32, 0, &mut Vec::new(), &mut |held| {
+            let room = |at: usize| match held[at] { 0 => spots[at].slots, n => spots[at].beside[n as usize - 1] };
+            if (0..spots.len()).any(|at| room(at) == NO_ROOM) {
+                return;
+            }
+            let left: Vec<Spot> = (0..spots.len()).map(|at| Spot { slots: room(at), ..Spot::default() }).collect();
+            all_counts(&left, demand.pods() as u32, 0, &mut Vec::new(), &mut |counts| {
+                // Nothing may be broken: the hard level is the soft one.
+                let whole = fits_whole(&tree, counts, &sizes, required);
+                let cost = cost_with_guests(&tree, &spots, counts, held, 0);
+                if whole && best.as_ref().is_none_or(|other| cost < *other) {
+                    best = Some(cost);
+                }
+            });
+        });
+        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
+        let found = match instance.solve(&demand) {
+            Answer::Best(chosen) => {
+                prop_assert_eq!((chosen.segments.len(), chosen.loose.len(), chosen.guests.len()), (segments, loose, guests));
+                let counts = counts_of(spots.len(), &chosen);
+                let mut held = vec![0; spots.len()];
+                chosen.guests.iter().for_each(|at| held[*at] += 1);
+                prop_assert!(fits_whole(&tree, &counts, &sizes, required));
+                Some(cost_with_guests(&tree, &spots, &counts, &held, 0))
+            }
+            Answer::Impossible => None,
+            Answer::TooLarge => { prop_assert!(false, "too large"); None }
+        };
+        prop_assert_eq!(found, best);
+    }
+}
+
+/// True when the pods per domain of a level leave room for whole segments.
+fn fits_whole(tree: &Tree, counts: &[u32], sizes: &[u32], depth: usize) -> bool {
+    let held: Vec<u32> = tree.by_depth[depth].iter().map(|d| counts[tree.positions(*d)].iter().sum()).collect();
+    let size = sizes.first().copied().unwrap_or(1);
+    held.iter().map(|pods| (pods / size) as usize).sum::<usize>() >= sizes.len()
 }
 
 /// True when each size can be given a bin of its own room, by trying everything.

@@ -351,3 +351,17 @@ fn a_gang_is_done_when_every_pod_has_ended() {
     let report = lab.report("g");
     assert_eq!((report.state, report.bound, report.reasons.len()), (GangState::Done, 0, 0));
 }
+
+#[test]
+fn a_small_leader_leaves_room_for_whole_segments_and_that_is_proven() {
+    // The leader takes half a node: only beside it, in r3, two segments of two stay whole.
+    let mut lab = Lab::new("z/b/r1: a b; z/b/r2: c d; z/b/r3: e=4");
+    lab.groups(
+        "g",
+        ("zone", ""),
+        &[("leader", 1, 4, "", ""), ("s0", 2, 8, "rack", ""), ("s1", 2, 8, "rack", "")],
+    );
+    lab.pass();
+    assert_eq!(lab.places("g"), "e a b c d");
+    assert_eq!(lab.report("g").quality.unwrap().status, QualityStatus::Optimal);
+}

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::coupled::{near, spread};
 use super::fixture::Lab;
 use crate::facts::*;
 use crate::outcome::GangState;
@@ -15,6 +16,10 @@ enum Op {
     Busy { node: u8, gpus: u8 },
     Cordon(u8, bool),
     DropNode(u8),
+    /// A gang whose pods have a label and a rule about others.
+    Ruled { id: u8, pods: u8, app: u8, meant: u8, rule: u8 },
+    Terminate(u8),
+    Namespace(u8),
     Limit(u8),
     Relabel(u8, u8),
     Gpus(u8, u8),
@@ -29,6 +34,10 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..6u8, 1..9u8).prop_map(|(node, gpus)| Op::Busy { node, gpus }),
         1 => (0..6u8, any::<bool>()).prop_map(|(node, on)| Op::Cordon(node, on)),
         1 => (0..6u8).prop_map(Op::DropNode),
+        4 => (0..12u8, 1..4u8, 0..3u8, 0..3u8, 0..6u8)
+            .prop_map(|(id, pods, app, meant, rule)| Op::Ruled { id, pods, app, meant, rule }),
+        1 => (0..60u8).prop_map(Op::Terminate),
+        1 => (0..3u8).prop_map(Op::Namespace),
         1 => (0..40u8).prop_map(Op::Limit),
         1 => (0..6u8, 0..6u8).prop_map(|(node, like)| Op::Relabel(node, like)),
         1 => (0..6u8, 0..9u8).prop_map(|(node, gpus)| Op::Gpus(node, gpus)),
@@ -93,9 +102,48 @@ fn run(lab: &mut Lab, op: &Op) {
             lab.send(Event::NodeUpsert(Lab::node_facts(name, &values, i64::from(*gpus))));
         }
         Op::DropNode(node) => lab.send(Event::NodeDelete(format!("node-{}", NODES[*node as usize].0))),
+        Op::Ruled { id, pods, app, meant, rule } => ruled_gang(lab, *id, *pods, *app, (*meant, *rule)),
+        Op::Terminate(n) => {
+            let pod = lab.world.pod_by_uid.get(&format!("g{}-{}", n / 5, n % 5)).copied();
+            if let Some(pod) = pod.and_then(|pod| lab.world.pods[pod.at()].clone()) {
+                let facts = PodFacts { terminating: true, node: pod.node.clone(), ..pod.facts };
+                lab.send(Event::PodUpsert(facts));
+            }
+        }
+        Op::Namespace(team) => {
+            let labels = [("team".to_owned(), APPS[*team as usize].to_owned())].into();
+            lab.send(Event::NamespaceUpsert("ns".into(), labels));
+        }
         Op::Pass => {
             lab.pass();
         }
+    }
+}
+
+const APPS: [&str; 3] = ["a", "b", "c"];
+
+fn ruled_gang(lab: &mut Lab, id: u8, pods: u8, app: u8, (meant, rule): (u8, u8)) {
+    let name = format!("g{id}");
+    lab.send(Event::GangUpsert(Lab::gang_facts(&name, u32::from(pods), Lab::constraint("", ""))));
+    let meant = APPS[meant as usize];
+    for index in 0..u32::from(pods) {
+        let mut pod = Lab::pod_facts(&name, None, index, 1);
+        pod.labels = [("app", APPS[app as usize].to_owned()), ("index", index.to_string())]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into();
+        let mut by_team = near(meant, "rack");
+        let team = LabelRequirement { key: "team".into(), operator: SelectorOperator::In, values: vec![meant.into()] };
+        by_team.namespaces.clear();
+        by_team.namespace_selector = Some(LabelSelector { requirements: vec![team] });
+        match rule {
+            0 => pod.shape.pod_affinity.push(near(meant, "rack")),
+            1 => pod.shape.pod_anti_affinity.push(near(meant, "block")),
+            2 => pod.shape.spread.push(spread(meant, "block", 1, 1)),
+            3 => pod.shape.spread.push(SpreadFacts { hard: false, ..spread(meant, "rack", 1, 1) }),
+            4 => pod.shape.pod_anti_affinity.push(by_team),
+            _ => pod.shape.preferred_pod_affinity.push((5, near(meant, "rack"))),
+        }
+        lab.send(Event::PodUpsert(pod));
     }
 }
 
@@ -203,6 +251,71 @@ proptest! {
             let (Some(a), Some(b)) = (a, b) else { continue };
             for column in 0..a.len().max(b.len()) {
                 prop_assert_eq!(a.get(column).unwrap_or(&0), b.get(column).unwrap_or(&0));
+            }
+        }
+    }
+}
+
+/// Every field of a shape, changed one at a time.
+fn changed(field: usize, by: u8) -> ShapeFacts {
+    let mut shape = ShapeFacts::default();
+    let text = by.to_string();
+    let term = NodeTerm {
+        requirements: vec![Requirement {
+            key: text.clone(),
+            operator: SelectorOperator::Exists,
+            values: Vec::new(),
+            on_name: false,
+        }],
+    };
+    let hard = spread(&text, "rack", 1, 1);
+    match field {
+        0 => drop(shape.requests.insert("x".into(), i64::from(by))),
+        1 => drop(shape.node_selector.insert("x".into(), text)),
+        2 => shape.required_affinity = Some(vec![term]),
+        3 => shape.preferred_affinity.push((i32::from(by), NodeTerm::default())),
+        4 => shape.tolerations.push(Toleration {
+            key: text,
+            operator: TolerationOperator::Exists,
+            value: String::new(),
+            effect: None,
+        }),
+        5 => shape.host_ports.push(HostPort { ip: String::new(), protocol: "TCP".into(), port: i32::from(by) + 1 }),
+        6 => shape.host_ports.push(HostPort { ip: String::new(), protocol: "TCP".into(), port: i32::from(by) + 257 }),
+        7 => shape.pod_affinity.push(near(&text, "rack")),
+        8 => shape.pod_affinity.push(near("a", &text)),
+        9 => shape.pod_anti_affinity.push(near(&text, "rack")),
+        10 => shape.preferred_pod_affinity.push((i32::from(by), near("a", "rack"))),
+        11 => shape.spread.push(hard),
+        12 => shape.spread.push(SpreadFacts { hard: false, ..hard }),
+        13 => shape.spread.push(spread("a", "rack", u32::from(by) + 1, 7)),
+        14 => shape.spread.push(spread("a", "rack", 9, u32::from(by) + 1)),
+        15 => shape.spread.push(SpreadFacts { honor_taints: by.is_multiple_of(2), honor_affinity: by < 2, ..spread("a", "x", 3, 3) }),
+        _ => drop(shape.unsupported.insert(text)),
+    }
+    shape
+}
+
+proptest! {
+    /// Pods that differ in any rule's input never share a shape, whatever else is in the world.
+    #[test]
+    fn shapes_never_collide(fields in prop::collection::vec((0..17usize, 0..4u8, any::<bool>()), 2..30)) {
+        let mut lab = start();
+        let mut seen: Vec<(ShapeFacts, String, u32)> = Vec::new();
+        for (n, (field, by, other)) in fields.iter().enumerate() {
+            let mut pod = Lab::pod_facts(&format!("p{n}"), None, 0, 0);
+            pod.shape = changed(*field, *by);
+            // Spread constraints speak of the pod's own namespace.
+            pod.namespace = if *other { "other" } else { "ns" }.into();
+            lab.send(Event::PodUpsert(pod));
+        }
+        for pod in lab.world.pods.iter().flatten() {
+            let home = if pod.facts.shape.spread.is_empty() { String::new() } else { pod.facts.namespace.clone() };
+            seen.push((pod.facts.shape.clone(), home, pod.shape.0));
+        }
+        for (at, a) in seen.iter().enumerate() {
+            for b in &seen[at + 1..] {
+                prop_assert_eq!((&a.0, &a.1) == (&b.0, &b.1), a.2 == b.2, "{:?} {:?}", a, b);
             }
         }
     }

@@ -34,10 +34,10 @@ impl World {
                 self.trees_dirty = true;
                 self.changes.all = true;
             }
+            Event::NamespaceUpsert(name, labels) => self.label_namespace(&name, Some(labels)),
+            Event::NamespaceDelete(name) => self.label_namespace(&name, None),
             // The rules that read these are in the works: nothing is stored yet.
-            Event::NamespaceUpsert(..)
-            | Event::NamespaceDelete(_)
-            | Event::ClaimUpsert(_)
+            Event::ClaimUpsert(_)
             | Event::ClaimDelete(_)
             | Event::VolumeUpsert(_)
             | Event::VolumeDelete(_)
@@ -121,6 +121,7 @@ impl World {
         self.changes.note_new(idx);
         self.wake_members_on(&facts.name);
         let allocatable = self.amounts_by_column(&facts.allocatable);
+        self.rooms.tallies_mut().label(idx, &facts.labels);
         self.node_by_name.insert(facts.name.clone(), idx);
         self.node_name_by_uid.insert(facts.uid.clone(), facts.name.clone());
         let pods = self.pods_by_node.get(&facts.name).cloned().unwrap_or_default();
@@ -148,6 +149,7 @@ impl World {
         // Whoever takes this index next is a new node: all its room is a gain.
         self.changes.note_new(idx);
         self.rooms.set(idx, None, false);
+        self.rooms.tallies_mut().label(idx, &std::collections::BTreeMap::new());
         self.trees_dirty = true;
     }
 
@@ -188,6 +190,8 @@ impl World {
                 PodIdx(self.pods.len() as u32 - 1)
             }),
         };
+        // First, while every index is true: a new term gives other pods, and the old state of this one, new shapes.
+        let shape = self.intern(&facts);
         let old = self.pods[idx.at()].as_ref().map(|pod| (pod.node.clone(), pod.place));
         self.detach(idx);
         let (node, place) = match (&facts.node, old) {
@@ -207,7 +211,6 @@ impl World {
             }
             (None, _) => (None, PlaceState::None),
         };
-        let shape = self.intern(&facts.shape);
         let requests = self.shapes[shape.at()].requests.clone();
         self.pod_by_uid.insert(facts.uid.clone(), idx);
         self.pods[idx.at()] = Some(Pod { facts, shape, requests, node, place, charged: None });

@@ -5,6 +5,7 @@
 //! from scratch. It decides nothing and knows nothing of the API.
 
 mod apply;
+mod intern;
 pub mod model;
 mod queues;
 mod report;
@@ -15,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{
     Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
 };
+use crate::fit::tallies::Mark;
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::outcome::DomainPath;
-use crate::rooms::{Rooms, Shape};
+use crate::rooms::{Rooms, Shape, Terms};
 use crate::topology::Tree;
 use model::{Gang, Node, Pod, Room};
 
@@ -46,7 +48,8 @@ pub struct World {
     /// Amounts charged by leaf queue name.
     pub(crate) charged: BTreeMap<String, [i64; 3]>,
     pub(crate) shapes: Vec<Shape>,
-    shape_by_facts: BTreeMap<ShapeFacts, ShapeIdx>,
+    shape_by_key: BTreeMap<(ShapeFacts, Terms), ShapeIdx>,
+    pub(crate) registry: intern::Registry,
     /// Trees by index; 0 has no levels.
     pub(crate) trees: Vec<Tree>,
     pub(crate) tree_by_topology: BTreeMap<String, TreeIdx>,
@@ -136,6 +139,9 @@ impl World {
     #[must_use]
     pub fn export(&self) -> Vec<Event> {
         let mut events = Vec::new();
+        events.extend(
+            self.namespaces().map(|(name, labels)| Event::NamespaceUpsert(name.clone(), labels.clone())),
+        );
         events.extend(self.topologies.values().cloned().map(Event::TopologyUpsert));
         events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
         events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
@@ -179,30 +185,22 @@ impl World {
             .filter_map(|pod| self.pods[pod.at()].as_ref())
             .flat_map(|pod| pod.facts.shape.host_ports.iter().cloned())
             .collect();
-        Room { free, ports }
+        let mut marks = crate::fit::tallies::Marks::new();
+        for pod in node.pods.iter().filter_map(|pod| self.pods[pod.at()].as_ref()) {
+            for (mark, weight) in self.shapes[pod.shape.at()].terms.marks() {
+                let live_only = matches!(mark, Mark::Member(term) if self.registry.terms[term.at()].live_only);
+                if !(live_only && pod.facts.terminating) {
+                    *marks.entry(mark).or_default() += weight;
+                }
+            }
+        }
+        Room { free, ports, marks }
     }
 
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
         self.changes.note_room(idx, self.rooms.room(idx));
         let room = self.nodes[idx.at()].as_ref().map(|node| self.room_of(node));
         self.rooms.set(idx, room, false);
-    }
-
-    pub(crate) fn intern(&mut self, facts: &ShapeFacts) -> ShapeIdx {
-        if let Some(idx) = self.shape_by_facts.get(facts) {
-            return *idx;
-        }
-        let mut requests = vec![(self.column("pods"), 1)];
-        for (name, amount) in &facts.requests {
-            if name != "pods" && *amount > 0 {
-                requests.push((self.column(name), *amount));
-            }
-        }
-        requests.sort_unstable();
-        let idx = ShapeIdx(self.shapes.len() as u32);
-        self.shapes.push(Shape { facts: facts.clone(), requests });
-        self.shape_by_facts.insert(facts.clone(), idx);
-        idx
     }
 
     /// Rebuilds trees when nodes or topologies changed since the last call. With `whole_paths` a node that lacks the
@@ -284,7 +282,7 @@ impl World {
             self.waiting.iter().filter_map(|g| Some(&self.gangs[g.at()].as_ref()?.facts.key)).collect();
         let charged: BTreeMap<&String, &[i64; 3]> =
             self.charged.iter().filter(|(_, amounts)| **amounts != [0; 3]).collect();
-        let _ = writeln!(text, "waiting {waiting:?}\ncharged {charged:?}");
+        let _ = writeln!(text, "waiting {waiting:?}\ncharged {charged:?}\n{}", self.counts_digest());
         text
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::facts::{GangFacts, HostPort, Millis, NodeFacts, PodFacts, PodPhase};
+use crate::fit::tallies::Marks;
 use crate::ids::{GangIdx, PodIdx, ShapeIdx};
 use crate::outcome::{Quality, Reason};
 
@@ -13,6 +14,8 @@ pub struct Room {
     pub free: Vec<i64>,
     /// Host ports in use.
     pub ports: Vec<HostPort>,
+    /// What its pods add to the counts of terms.
+    pub marks: Marks,
 }
 
 /// A node with what it holds.

@@ -9,10 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Millis, ObjectKey};
-use crate::ids::{GangIdx, NodeIdx, ShapeIdx};
+use crate::fit::tallies::Mark;
+use crate::ids::{GangIdx, NodeIdx, ShapeIdx, TermIdx};
 use crate::outcome::{Code, Reason};
 use crate::policy::Policy;
-use crate::rooms::{Context, Shape};
+use crate::rooms::Context;
 use crate::world::World;
 use crate::world::apply::gang_key;
 use crate::world::model::Room;
@@ -195,6 +196,15 @@ impl World {
         waits.chain(ages).min()
     }
 
+    /// True when pods elsewhere decide where the shape fits: any event may help such a gang.
+    fn depends_on_others(&self, shape: ShapeIdx) -> bool {
+        let shape = &self.shapes[shape.at()];
+        let facts = &shape.facts;
+        let avoided = |term: &TermIdx| self.rooms.tallies().total(Mark::Avoids(*term)) > 0;
+        !(facts.pod_affinity.is_empty() && facts.pod_anti_affinity.is_empty() && facts.spread.is_empty())
+            || shape.terms.member_of.iter().any(avoided)
+    }
+
     /// Notes what a gang waits for after a try that left pods waiting.
     pub(crate) fn park(&mut self, idx: GangIdx, now: Millis) {
         let version = self.version;
@@ -207,7 +217,7 @@ impl World {
             .filter(|(_, pod)| pod.waits())
             .map(|(_, pod)| pod.shape)
             .collect();
-        let coupled = shapes.iter().any(|shape| depends_on_others(&self.shapes[shape.at()]));
+        let coupled = shapes.iter().any(|shape| self.depends_on_others(*shape));
         let parked = (!coupled).then(|| Parked {
             room: gang.reasons.iter().any(waits_for_room),
             queue: gang.reasons.iter().any(|reason| waits_for_queue(reason.code)),
@@ -219,12 +229,6 @@ impl World {
             gang.parked = parked;
         }
     }
-}
-
-/// True when pods elsewhere decide where the shape fits: any event may help such a gang.
-fn depends_on_others(shape: &Shape) -> bool {
-    let facts = &shape.facts;
-    !(facts.pod_affinity.is_empty() && facts.pod_anti_affinity.is_empty() && facts.spread.is_empty())
 }
 
 fn waits_for_queue(code: Code) -> bool {
@@ -240,6 +244,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::SubgroupsDoNotFitTogether
         | Code::NotEnoughRoom
         | Code::NoNodeMatches
+        | Code::PodRulesUnmet
         | Code::NotFoundWithinBudget
         | Code::QueueOverLimit => true,
         Code::Problem

@@ -1,4 +1,5 @@
-//! `batch/v1` Job: pod by pod, or a gang of `kai.scheduler/batch-min-member`.
+//! `batch/v1` Job: pod by pod, or a gang of `kai.scheduler/batch-min-member`. An Indexed Job may be cut into segments
+//! `segment-<k>` by `kai.scheduler/segment-size`; the first ones carry the minimum.
 
 use berth_api::keys;
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use super::generic::TEMPLATE_ANNOTATIONS;
 use crate::grouping::defaults::{Defaults, min_member};
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, integer};
+use crate::grouping::segments::cut;
 use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
 const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
@@ -20,17 +22,29 @@ pub fn group(input: &Input<'_>) -> Group {
 /// The group of a pod of this Job, with the sources whose labels and annotations count.
 pub(super) fn group_from<'a>(input: &Input<'a>, sources: Vec<Object<'a>>, job: &'a Value) -> Group {
     let template = Notes::at(job, TEMPLATE_ANNOTATIONS);
-    let defaults = Defaults::new(input).sources(sources).template(template).with_min_member();
+    let defaults = Defaults::new(input).sources(sources).template(template).with_min_member().with_segments();
     let mut group = defaults.build();
-    group.index = index(input);
+    set_minimum(&mut group, &defaults, job);
+    cut(&mut group, input, template, n_indices(job), index(input));
+    group
+}
+
+/// How many pods have an index of their own: those of all completions, not only the ones that run at once.
+fn n_indices(job: &Value) -> Result<i32, GroupProblem> {
+    let completions = integer(job, "/spec/completions", (0, i32::MAX), ProblemCode::InvalidReplicas)?;
+    completions.map_or_else(|| pods_at_once(job), Ok)
+}
+
+/// The minimum from the annotation, if there is one.
+fn set_minimum(group: &mut Group, defaults: &Defaults<'_>, job: &Value) {
     let Some((object, text)) = defaults.annotation(keys::BATCH_MIN_MEMBER) else {
-        return group;
+        return;
     };
     let (minimum, most) = match (min_member(object.clone(), text), pods_at_once(job)) {
         (Ok(minimum), Ok(most)) => (minimum, most),
         (Err(problem), _) | (_, Err(problem)) => {
             group.problems.push(problem);
-            return group;
+            return;
         }
     };
     if most < minimum {
@@ -39,7 +53,6 @@ pub(super) fn group_from<'a>(input: &Input<'a>, sources: Vec<Object<'a>>, job: &
         group.warnings.push(GroupProblem::text(code, object, keys::BATCH_MIN_MEMBER, text, allowed));
     }
     group.spec.min_member = Some(minimum.min(left(job)).max(1));
-    group
 }
 
 fn index(input: &Input<'_>) -> Option<u32> {

@@ -110,9 +110,14 @@ fn segments(set: Object<'_>, size: i32) -> Result<Option<Segments>, GroupProblem
         }
     };
     let replicas = if excludes_leader { size - 1 } else { size };
-    let (segment_size, key) = match places(set).size(replicas)? {
-        Some(segment_size) => (segment_size, keys::SEGMENT_SIZE.to_owned()),
-        None => match integer(set.value(), NATIVE_SIZE, (i32::MIN, i32::MAX), ProblemCode::InvalidSegmentSize)? {
+    let (segment_size, key) = match places(set).sizes(replicas)?[..] {
+        [segment_size] => (segment_size, keys::SEGMENT_SIZE.to_owned()),
+        [_, ..] => {
+            let text = places(set).text().to_owned();
+            let allowed = "one size: the segments of a LeaderWorkerSet are not nested";
+            return Err(GroupProblem::text(ProblemCode::InvalidSegmentSize, set.display(), keys::SEGMENT_SIZE, &text, allowed));
+        }
+        [] => match integer(set.value(), NATIVE_SIZE, (i32::MIN, i32::MAX), ProblemCode::InvalidSegmentSize)? {
             Some(segment_size) => (segment_size, crate::grouping::object::field(NATIVE_SIZE)),
             None => return Ok(None),
         },

@@ -4,11 +4,11 @@ use berth_api::PodGroup;
 use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Cluster, DEFAULT_QUEUE, Stored, message_of};
+use super::{Cluster, DEFAULT_QUEUE, Stored};
 use crate::cluster::convert::{self, Membership};
 use crate::grouping::{Group, Grouping, WalkEnd, group_pod};
 use crate::simulate::input::Place;
-use crate::simulate::objects::{ObjectId, text};
+use crate::simulate::objects::{ObjectId, message_of, text};
 
 impl Cluster {
     pub(super) fn feed_group(&mut self, id: &ObjectId) {
@@ -68,9 +68,12 @@ impl Cluster {
         let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
         // Without its owner a PodGroup of the input knows more than its pods do.
         let unread = group.unread_owner.is_some() && self.objects.contains_key(&group_id(&key));
-        if unread || self.derived.get(&key).is_some_and(|old| old.outranks(&group)) {
+        // Of two descriptions of one gang the larger minimum counts; a part of a gang is weighed with its like.
+        let is_part = group.part.is_some();
+        if unread || (!is_part && self.derived.get(&key).is_some_and(|old| old.outranks(&group))) {
             return;
         }
+        let group = self.parts.entry(key.clone()).or_default().with(&group);
         let created = self.gangs.get(&key).map(|gang| gang.created);
         let created = created.or_else(|| self.owner_created(&stored.value)).unwrap_or(stored.created);
         self.derived.insert(key.clone(), group);

@@ -1,0 +1,18 @@
+//! Cordons and readiness.
+
+use super::taints::tolerates_key;
+use crate::facts::{NodeFacts, ShapeFacts};
+use crate::outcome::Rule;
+
+/// The taint that a cordon adds, and its meaning for pods that tolerate it.
+pub(super) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// The taint of nodes that are not ready; daemons tolerate it.
+const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+
+/// A cordoned node, or one that is not ready, refuses pods that do not tolerate it.
+pub(super) fn refusal(node: &NodeFacts, shape: &ShapeFacts) -> Option<Rule> {
+    if node.unschedulable && !tolerates_key(shape, CORDON_TAINT) {
+        return Some(Rule::Cordoned);
+    }
+    (!node.ready && !tolerates_key(shape, NOT_READY_TAINT)).then_some(Rule::NotReady)
+}

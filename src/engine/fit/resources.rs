@@ -1,0 +1,37 @@
+//! Resources, the pod count among them.
+
+use crate::facts::{NodeFacts, ShapeFacts};
+use crate::outcome::Rule;
+use crate::rooms::Shape;
+use crate::world::model::Room;
+
+/// True for resources that count as GPUs in queues and strategies.
+#[must_use]
+pub fn is_gpu(resource: &str) -> bool {
+    matches!(resource, "nvidia.com/gpu" | "amd.com/gpu")
+}
+
+/// True when the node has GPUs.
+#[must_use]
+pub fn offers_gpus(node: &NodeFacts) -> bool {
+    node.allocatable.iter().any(|(name, amount)| is_gpu(name) && *amount > 0)
+}
+
+/// Copies for which every requested resource suffices; a request of zero asks for nothing.
+pub(super) fn slots(room: &Room, shape: &Shape) -> u32 {
+    let asked = shape.requests.iter().filter(|(_, amount)| *amount > 0);
+    let copies = asked.map(|(column, amount)| room.free.get(*column).copied().unwrap_or(0).max(0) / amount);
+    u32::try_from(copies.min().unwrap_or(i64::from(u32::MAX))).unwrap_or(u32::MAX)
+}
+
+/// The last resource, by column, of which too little is free.
+pub(super) fn shortage(room: &Room, shape: &Shape, names: &[String]) -> Option<Rule> {
+    let free = |column: usize| room.free.get(column).copied().unwrap_or(0);
+    let short = shape.requests.iter().rev().find(|(column, amount)| *amount > 0 && free(*column) < *amount);
+    short.map(|(column, _)| Rule::Insufficient(names[*column].clone()))
+}
+
+/// One for a pod without GPUs on a node that has some.
+pub(super) fn cost(node: &NodeFacts, shape: &ShapeFacts) -> i64 {
+    i64::from(!shape.requests.keys().any(|name| is_gpu(name)) && offers_gpus(node))
+}

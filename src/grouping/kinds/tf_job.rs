@@ -1,0 +1,24 @@
+//! `kubeflow.org/v1` TFJob: all replicas start together, in one flat gang unless segments are asked for.
+
+use super::kubeflow::{self, Framework};
+use crate::grouping::expand::{ExpandProblem, Plan, Workload};
+use crate::grouping::{Group, Input};
+
+const FRAMEWORK: Framework = Framework {
+    kind: "TFJob",
+    field: "tfReplicaSpecs",
+    types: &["Chief", "Master", "PS", "Worker", "Evaluator"],
+    masters: &["Chief", "Master"],
+    operator: "tfjob-controller",
+    has_leaves: false,
+};
+
+/// The group of a pod of a TFJob.
+pub fn group(input: &Input<'_>) -> Group {
+    kubeflow::group(input, &FRAMEWORK, None)
+}
+
+/// The pods of a TFJob.
+pub fn expand(job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
+    kubeflow::expand(job, plan, &FRAMEWORK, None)
+}
