@@ -49,6 +49,9 @@ pub struct Arguments {
     /// Bindings sent at a time.
     #[arg(long, env = "BERTH_BIND_CONCURRENCY", default_value_t = bind::DEFAULT_CONCURRENCY)]
     bind_concurrency: usize,
+    /// Seconds that the claims of a gang may take to get their volumes before it is tried elsewhere.
+    #[arg(long, env = "BERTH_VOLUME_TIMEOUT_SECONDS", default_value_t = bind::DEFAULT_VOLUME_TIMEOUT.as_secs())]
+    volume_timeout_seconds: u64,
     /// Lead by a Lease before writing anything; by default inside a cluster only. Without it, run one process at a time.
     #[arg(long, env = "BERTH_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: Option<bool>,
@@ -203,7 +206,8 @@ async fn start(
     }
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
-    let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency);
+    let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)
+        .volume_timeout(std::time::Duration::from_secs(arguments.volume_timeout_seconds));
     let binder = tokio::spawn(binder.run(commands));
     let status = tokio::spawn(writer.clone().run(client.clone(), fence, stop.clone()));
     let ingest = Ingest {

@@ -16,6 +16,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
@@ -44,7 +45,7 @@ const BASE_KINDS: [(&str, &str, &str); 7] = [
 /// The kinds to watch from the start.
 #[must_use]
 pub fn base_kinds() -> Vec<Gvk> {
-    BASE_KINDS.iter().map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
+    BASE_KINDS.iter().chain(&StorageKinds::KINDS).map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +122,7 @@ pub struct Store {
     fetching: BTreeSet<String>,
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
+    storage: StorageKinds,
     /// Names of the priority classes by UID.
     class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
@@ -168,6 +170,7 @@ impl Store {
             fetching: BTreeSet::new(),
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            storage: StorageKinds::default(),
             class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
             resources: BTreeSet::new(),
@@ -298,6 +301,15 @@ impl Store {
                     self.regroup_all();
                 }
             }
+            ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => match self.storage.applied(kind, object) {
+                Ok(events) => events.into_iter().for_each(|event| self.tell(event)),
+                Err(StorageError::Unusable(error)) => return Err(error.into()),
+                Err(StorageError::Unreadable(error)) => {
+                    let key = raw::key(object);
+                    let object = format!("{kind} {}/{}", key.namespace, key.name);
+                    return Err(Bad { object, message: error.to_string() });
+                }
+            },
             ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
             _ => self.owner_applied(uid, object),
         }
@@ -317,6 +329,9 @@ impl Store {
                     self.priorities.remove(&name);
                     self.regroup_all();
                 }
+            }
+            ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => {
+                self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
             }
             ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
             _ => {

@@ -28,6 +28,18 @@ macro_rules! codes {
 }
 
 codes! {
+    /// A claim for one pod at a time that another pod uses.
+    ClaimInUse,
+    /// A claim whose volume is gone.
+    ClaimLost,
+    /// A claim that placing the pod would not bind.
+    ClaimNotBound,
+    /// A claim that does not exist.
+    ClaimNotFound,
+    /// A claim of an ephemeral volume that was made for another pod.
+    ClaimNotOwned,
+    /// A claim that is being deleted.
+    ClaimTerminating,
     /// Two subgroups of one name.
     DuplicateSubgroup,
     /// A duration that can't be read, or is negative where it must not be.
@@ -62,8 +74,12 @@ codes! {
     PreferredAboveRequired,
     /// Segments of pods that have no index.
     SegmentsWithoutIndex,
+    /// A storage class that does not exist.
+    StorageClassNotFound,
     /// Subgroups that are each other's parents.
     SubgroupCycle,
+    /// More claims of one pod than are looked at.
+    TooManyClaims,
     /// Levels on a pod template that constrain nothing.
     TopologyIgnored,
     /// A level that the topology does not have.
@@ -78,6 +94,8 @@ codes! {
     UnknownTopology,
     /// An owner that could not be read.
     UnreadOwner,
+    /// A volume that does not exist.
+    VolumeNotFound,
 }
 
 impl fmt::Display for ProblemCode {

@@ -187,6 +187,9 @@ impl Scheduler {
             Some(_) => How::Refused,
         };
         let waits = self.flights.ended(&ended.pod, how);
+        if let (true, BindResult::Transient(text)) = (ended.unprepared, &ended.result) {
+            self.apply(Event::PreparationFailed(ended.pod.clone(), text.clone()), now);
+        }
         self.apply(Event::BindEnded(ended.pod, ended.result), now);
         if let (Some(gang), Some(text)) = (waits, refusal) {
             let until = self.flights.back_off(&gang, now);

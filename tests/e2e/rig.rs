@@ -51,7 +51,12 @@ impl Rig {
     }
 
     pub(crate) fn start_berth(&mut self) {
-        self.berth = Some(self.spawn(&self.address, &[]));
+        self.start_berth_with(&[]);
+    }
+
+    /// Starts Berth with more arguments.
+    pub(crate) fn start_berth_with(&mut self, arguments: &[&str]) {
+        self.berth = Some(self.spawn(&self.address, arguments));
     }
 
     /// One of several processes that lead by a Lease; it is this rig's from now on, and the one before is given back.

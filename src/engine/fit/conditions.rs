@@ -8,11 +8,15 @@ use crate::outcome::Rule;
 pub(super) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The taint of nodes that are not ready; daemons tolerate it.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// The taint of nodes that are not heard of.
+const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
 /// A cordoned node, or one that is not ready, refuses pods that do not tolerate it.
 pub(super) fn refusal(node: &NodeFacts, shape: &ShapeFacts) -> Option<Rule> {
     if node.unschedulable && !tolerates_key(shape, CORDON_TAINT) {
         return Some(Rule::Cordoned);
     }
-    (!node.ready && !tolerates_key(shape, NOT_READY_TAINT)).then_some(Rule::NotReady)
+    // Once the cluster has put the taint, toleration of the taint decides.
+    let tainted = node.taints.iter().any(|taint| taint.key == NOT_READY_TAINT || taint.key == UNREACHABLE_TAINT);
+    (!node.ready && !tainted && !tolerates_key(shape, NOT_READY_TAINT)).then_some(Rule::NotReady)
 }

@@ -33,6 +33,8 @@ pub(crate) struct Prepared<'a> {
     pub leaves: Vec<Leaf>,
     /// Mistakes of waiting pods that are left aside: their own, or a subgroup that is no leaf of the gang.
     pub aside: BTreeSet<Problem>,
+    /// What keeps members with claims from every node for now.
+    pub blocked: BTreeSet<Problem>,
 }
 
 impl<'a> Prepared<'a> {
@@ -69,10 +71,27 @@ impl<'a> Prepared<'a> {
             }
         }
         waiting.sort_by(|(_, a, _), (_, b, _)| rank(a).cmp(&rank(b)));
-        for (leaf, _, idx) in waiting {
-            leaves[leaf].waiting.push(idx);
+        let mut blocked = std::collections::BTreeSet::new();
+        let mut exclusive = std::collections::BTreeSet::new();
+        for (leaf, pod, idx) in waiting {
+            let problems = &world.shapes[pod.shape.at()].volumes.blocked;
+            let claims = world.exclusive_claims(&pod.facts);
+            if let Some(claim) = claims.iter().find(|claim| exclusive.contains(*claim)) {
+                blocked.insert(Problem {
+                    code: ProblemCode::ClaimInUse,
+                    object: format!("PersistentVolumeClaim {}", claim.name),
+                    key: "spec.accessModes".to_owned(),
+                    value: "ReadWriteOncePod".to_owned(),
+                    allowed: "one pod at a time: another member of the gang uses it".to_owned(),
+                });
+            } else if problems.is_empty() {
+                exclusive.extend(claims);
+                leaves[leaf].waiting.push(idx);
+            } else {
+                blocked.extend(problems.iter().cloned());
+            }
         }
-        Ok(Self { gang, bounds, leaves, aside })
+        Ok(Self { gang, bounds, leaves, aside, blocked })
     }
 
     /// True when the subgroup's minimum has places.

@@ -5,4 +5,5 @@ mod fixture;
 mod legal;
 mod oracle;
 mod stories;
+mod volumes;
 mod world;

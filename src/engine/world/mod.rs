@@ -9,6 +9,7 @@ mod intern;
 pub mod model;
 mod queues;
 mod report;
+pub mod volumes;
 pub(crate) mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{
     Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
 };
+use crate::fit::volumes::VolumeNeeds;
 use crate::fit::tallies::Mark;
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::outcome::DomainPath;
 use crate::rooms::{Rooms, Shape, Terms};
 use crate::topology::Tree;
 use model::{Gang, Node, Pod, Room};
+use volumes::Volumes;
 
 pub use queues::{DEFAULT_QUEUE, QueueError};
 
@@ -48,12 +51,14 @@ pub struct World {
     /// Amounts charged by leaf queue name.
     pub(crate) charged: BTreeMap<String, [i64; 3]>,
     pub(crate) shapes: Vec<Shape>,
-    shape_by_key: BTreeMap<(ShapeFacts, Terms), ShapeIdx>,
+    shape_by_key: BTreeMap<(ShapeFacts, Terms, VolumeNeeds), ShapeIdx>,
     pub(crate) registry: intern::Registry,
+    pub(crate) volumes: Volumes,
     /// Trees by index; 0 has no levels.
     pub(crate) trees: Vec<Tree>,
     pub(crate) tree_by_topology: BTreeMap<String, TreeIdx>,
     trees_dirty: bool,
+    whole_paths: bool,
     pub(crate) rooms: Rooms,
     holds: BTreeMap<String, Vec<(String, BTreeMap<String, i64>)>>,
     /// Pods of ours without a place (gated ones included), by gang key.
@@ -145,6 +150,7 @@ impl World {
         events.extend(self.topologies.values().cloned().map(Event::TopologyUpsert));
         events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
         events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
+        events.extend(self.storage_events());
         let mut gangs: Vec<&GangFacts> = self.gangs.iter().flatten().map(|g| &g.facts).collect();
         gangs.sort_by(|a, b| a.key.cmp(&b.key));
         events.extend(gangs.into_iter().cloned().map(Event::GangUpsert));
@@ -174,27 +180,24 @@ impl World {
         let free = (0..self.columns.len())
             .map(|column| {
                 let at = |amounts: &[i64]| amounts.get(column).copied().unwrap_or(0);
-                at(&node.allocatable)
-                    .saturating_sub(at(&node.used))
-                    .saturating_sub(at(&node.held))
+                self.allocatable_of(node, column).saturating_sub(at(&node.used)).saturating_sub(at(&node.held))
             })
             .collect();
-        let ports = node
-            .pods
-            .iter()
-            .filter_map(|pod| self.pods[pod.at()].as_ref())
-            .flat_map(|pod| pod.facts.shape.host_ports.iter().cloned())
-            .collect();
-        let mut marks = crate::fit::tallies::Marks::new();
+        let mut room = Room { free, volumes: self.free_volumes(&node.facts), ..Room::default() };
         for pod in node.pods.iter().filter_map(|pod| self.pods[pod.at()].as_ref()) {
-            for (mark, weight) in self.shapes[pod.shape.at()].terms.marks() {
+            room.ports.extend(pod.facts.shape.host_ports.iter().cloned());
+            let shape = &self.shapes[pod.shape.at()];
+            for (column, volume) in &shape.shared {
+                room.attach(*column, *volume, 1);
+            }
+            for (mark, weight) in shape.terms.marks() {
                 let live_only = matches!(mark, Mark::Member(term) if self.registry.terms[term.at()].live_only);
                 if !(live_only && pod.facts.terminating) {
-                    *marks.entry(mark).or_default() += weight;
+                    *room.marks.entry(mark).or_default() += weight;
                 }
             }
         }
-        Room { free, ports, marks }
+        room
     }
 
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
@@ -203,9 +206,14 @@ impl World {
         self.rooms.set(idx, room, false);
     }
 
-    /// Rebuilds trees when nodes or topologies changed since the last call. With `whole_paths` a node that lacks the
-    /// label of one level leaves the whole topology, as in KAI.
-    pub(crate) fn refresh_trees(&mut self, whole_paths: bool) {
+    /// Whether a node that lacks the label of one level leaves the whole topology, as in KAI.
+    pub(crate) fn set_whole_paths(&mut self, whole_paths: bool) {
+        self.trees_dirty |= self.whole_paths != whole_paths;
+        self.whole_paths = whole_paths;
+    }
+
+    /// Rebuilds trees when nodes or topologies changed since the last call.
+    pub(crate) fn refresh_trees(&mut self) {
         if !self.trees_dirty {
             return;
         }
@@ -221,13 +229,14 @@ impl World {
         for (name, facts) in &self.topologies {
             by_topology.insert(name.clone(), TreeIdx(trees.len() as u32));
             let has_all = |(_, node): &&(NodeIdx, &NodeFacts)| {
-                !whole_paths || facts.levels.iter().all(|level| node.labels.contains_key(&level.label))
+                !self.whole_paths || facts.levels.iter().all(|level| node.labels.contains_key(&level.label))
             };
             let inside: Vec<_> = nodes.iter().filter(has_all).copied().collect();
             trees.push(Tree::build(&facts.levels, &inside));
         }
         self.trees = trees;
         self.tree_by_topology = by_topology;
+        self.refresh_reach();
         self.rooms.reset();
     }
 

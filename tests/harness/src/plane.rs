@@ -26,6 +26,8 @@ pub struct Options {
     pub apiserver_args: Vec<String>,
     /// Whether kube-scheduler runs too, for pods that name no other scheduler.
     pub scheduler: bool,
+    /// URL of an extender that kube-scheduler asks (`<url>/filter`) about the nodes that passed its own rules.
+    pub scheduler_extender: Option<String>,
     /// How long each component has to become ready.
     pub ready_timeout: Duration,
 }
@@ -37,6 +39,7 @@ impl Default for Options {
             runtime_config: Vec::new(),
             apiserver_args: Vec::new(),
             scheduler: false,
+            scheduler_extender: None,
             ready_timeout: Duration::from_secs(90),
         }
     }
