@@ -309,7 +309,7 @@ fn a_pod_with_a_mistake_is_left_aside_and_named() {
     let report = lab.report("g");
     assert_eq!((report.state, report.bound, report.pods), (GangState::Placed, 2, 3));
     assert_eq!(lab.places("g"), "a a -");
-    assert_eq!((report.reasons.len(), report.reasons[0].problem.clone()), (1, Some(problem.clone())));
+    assert_eq!((report.reasons.len(), report.reasons[0].problem.clone()), (1, Some(problem)));
     // It does not count as one of those that the minimum needs.
     lab.send(Event::PodDelete("g-0".into()));
     lab.send(Event::PodDelete("g-1".into()));
