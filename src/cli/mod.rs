@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub mod generate;
+mod progress;
 pub mod render;
 pub mod run;
 pub mod simulate;

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
+use super::progress::Progress;
 use super::render::{html, json, table};
 use super::{Compat, NO, YES, complain};
 use crate::simulate::cluster::Cluster;
@@ -64,7 +65,10 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         default_topology: arguments.default_topology.clone(),
         compat_kai: arguments.compat == Some(Compat::Kai),
     };
+    let reading = Progress::start("reading".to_owned());
     let items = read_paths(&arguments.paths)?;
+    drop(reading);
+    let placing = Progress::start(format!("placing {} objects", items.len()));
     let (scenarios, objects): (Vec<Item>, Vec<Item>) =
         items.into_iter().partition(|item| scenario::is_scenario(&item.value));
     let mut code = YES;
@@ -84,6 +88,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         cluster.settle();
         runs.push((String::new(), cluster));
     }
+    drop(placing);
     let results: Vec<SimulationResult> = runs.iter().map(|(_, cluster)| SimulationResult::of(cluster)).collect();
     let clean = alone || results.last().is_none_or(|result| result.all_placed() && result.skipped.is_empty());
     print(arguments, &runs, results, out)?;
