@@ -1,18 +1,36 @@
 //! Cordons and readiness.
+//!
+//! A cordon is read as plugins/nodeunschedulable of kube-scheduler reads it.
+//! Readiness is not: that scheduler never looks at conditions, only at the taints
+//! that the node lifecycle controller makes of them. Where a node carries such a
+//! taint, taints decide here too; a node that is not ready and carries none
+//! (before the controller saw it, or where none runs) is refused, so that no
+//! gang is spent on a node that is down.
 
-use super::taints::tolerates_key;
+use super::taints::{tolerates_key, untolerated};
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::outcome::Rule;
 
 /// The taint that a cordon adds, and its meaning for pods that tolerate it.
-pub(super) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The taint of nodes that are not ready; daemons tolerate it.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// The taint of nodes that nothing is heard of.
+const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
 /// A cordoned node, or one that is not ready, refuses pods that do not tolerate it.
 pub(super) fn refusal(node: &NodeFacts, shape: &ShapeFacts) -> Option<Rule> {
     if node.unschedulable && !tolerates_key(shape, CORDON_TAINT) {
         return Some(Rule::Cordoned);
     }
-    (!node.ready && !tolerates_key(shape, NOT_READY_TAINT)).then_some(Rule::NotReady)
+    (!node.ready && !tolerates_down(node, shape)).then_some(Rule::NotReady)
+}
+
+/// The pod tolerates the taints by which the node is marked as down, or would if it were marked.
+fn tolerates_down(node: &NodeFacts, shape: &ShapeFacts) -> bool {
+    let says_down = |key: &str| key == NOT_READY_TAINT || key == UNREACHABLE_TAINT;
+    if node.taints.iter().any(|taint| says_down(&taint.key)) {
+        return !untolerated(node, shape).any(|taint| says_down(&taint.key));
+    }
+    tolerates_key(shape, NOT_READY_TAINT)
 }

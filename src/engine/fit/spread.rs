@@ -1,4 +1,10 @@
-//! Topology spread constraints, as PodTopologySpread of the core scheduler has them.
+//! Topology spread constraints, as plugins/podtopologyspread/{common,filtering}.go of
+//! kube-scheduler has them.
+//!
+//! Terminating pods do not count, and an empty selector counts no pod, though
+//! for every other rule it selects all. Domains come from nodes that have the
+//! labels of all hard constraints; with fewer of them than `minDomains` the
+//! emptiest one counts as empty.
 //!
 //! Constraints that a cluster adds by default for the pods of a Service are an
 //! option of that scheduler, soft, and not applied here.
