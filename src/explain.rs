@@ -184,6 +184,9 @@ pub fn rule(rule: &Rule) -> String {
         Rule::NotReady => "not ready".to_owned(),
         Rule::HostPort(port) => format!("host port {port} taken"),
         Rule::MissingLabel(label) => format!("no label {label}"),
+        Rule::VolumeNode => "a volume of the pod cannot be reached".to_owned(),
+        Rule::NoVolume => "no volume for a claim of the pod".to_owned(),
+        Rule::VolumeLimit(driver) => format!("no more volumes of {driver}"),
         Rule::PodAffinity(key) => format!("no pod that the affinity asks for in its {key}"),
         Rule::PodAntiAffinity(key) => format!("a pod that the anti-affinity avoids in its {key}"),
         Rule::AntiAffinityOfOthers => "a pod there has an anti-affinity against this one".to_owned(),
@@ -267,7 +270,16 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 24] = [
+    const PROBLEMS: [&str; 35] = [
+        "ClaimInUse",
+        "ClaimLost",
+        "ClaimNotBound",
+        "ClaimNotFound",
+        "ClaimNotOwned",
+        "ClaimTerminating",
+        "StorageClassNotFound",
+        "TooManyClaims",
+        "VolumeNotFound",
         "DuplicateSubgroup",
         "InvalidDuration",
         "InvalidField",
@@ -283,6 +295,8 @@ mod tests {
         "InvalidSize",
         "LevelWithoutTopology",
         "MinMemberIgnored",
+        "OwnerForbidden",
+        "PodGroupNotFound",
         "PreferredAboveRequired",
         "SegmentsWithoutIndex",
         "SubgroupCycle",

@@ -6,6 +6,7 @@
 //! one changed, none is sent. It decides nothing: what follows from a result is the loop's business.
 
 mod request;
+mod volumes;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,7 @@ use tracing::{info, warn};
 use crate::cluster::directory::SharedDirectory;
 use crate::telemetry::Metrics;
 pub use request::{REQUEST_TIMEOUT, Sender, Victim, copies_labels};
+pub use volumes::DEFAULT_TIMEOUT as DEFAULT_VOLUME_TIMEOUT;
 
 /// Bindings at a time unless `--bind-concurrency` says otherwise: 64 pooled connections keep an API server busy (a Binding
 /// takes 2 to 10 ms there) and stay far below the 200 mutating requests that it takes in flight by default.
@@ -54,6 +56,8 @@ pub struct Ended {
     pub result: BindResult,
     /// Nothing of the decision was sent, because a target had changed: decide again.
     pub stale: bool,
+    /// Nothing of the decision was sent, because this pod's claims did not get their volumes on this node.
+    pub unprepared: bool,
 }
 
 struct Job {
@@ -85,6 +89,7 @@ pub struct Binder {
     directory: SharedDirectory,
     metrics: Arc<Metrics>,
     concurrency: usize,
+    volume_timeout: Duration,
 }
 
 impl Binder {
@@ -97,17 +102,28 @@ impl Binder {
         concurrency: usize,
     ) -> Self {
         let metrics = Arc::clone(&sender.metrics);
-        Self { sender, results, directory, metrics, concurrency: concurrency.max(1) }
+        let volume_timeout = DEFAULT_VOLUME_TIMEOUT;
+        Self { sender, results, directory, metrics, concurrency: concurrency.max(1), volume_timeout }
     }
 
-    /// Works until `commands` closes, then finishes what is in flight.
-    pub async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    /// How long the claims of a gang may take to be bound.
+    #[must_use]
+    pub fn volume_timeout(mut self, timeout: Duration) -> Self {
+        self.volume_timeout = timeout;
+        self
+    }
+
+    /// Works until `commands` closes, then finishes what is in flight, and the rest of the gangs that are. Whether all that was
+    /// sent came to an end.
+    pub async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) -> bool {
         let mut queue: VecDeque<Job> = VecDeque::new();
         let mut running: JoinSet<()> = JoinSet::new();
+        // Gangs whose claims wait for volumes: minutes, maybe, and no request in flight. A stop leaves them as they are.
+        let mut preparing: JoinSet<Vec<Job>> = JoinSet::new();
         let mut open = true;
         let mut deadline = None;
-        while open || !running.is_empty() {
-            while open && running.len() < self.concurrency {
+        while open || !running.is_empty() || !queue.is_empty() {
+            while running.len() < self.concurrency {
                 let Some(job) = queue.pop_front() else { break };
                 self.start(job, &mut running);
             }
@@ -119,41 +135,61 @@ impl Binder {
             };
             tokio::select! {
                 command = commands.recv(), if open => match command {
+                    Some(Command::Bind { decision, mark, handwritten }) if volumes::needed(&decision) => {
+                        preparing.spawn(self.prepare(*decision, mark, handwritten));
+                    }
                     Some(command) => self.take(command, &mut queue, &mut running),
                     None => {
                         open = false;
                         deadline = Some(tokio::time::Instant::now() + STOP_PATIENCE);
-                        info!(in_flight = running.len(), unsent = queue.len(), "stopping: Bindings under way are finished");
+                        let wanted = queue.len();
+                        // A gang of which nothing left yet is the next process's; of the others all pods are bound.
+                        queue.retain(|job| job.group.stale.get().is_some());
+                        let (unsent, dropped) = (queue.len(), wanted - queue.len());
+                        info!(in_flight = running.len(), unsent, dropped, "stopping: gangs under way are finished");
                     }
                 },
                 Some(_) = running.join_next() => {}
+                Some(prepared) = preparing.join_next(), if open => queue.extend(prepared.unwrap_or_default()),
                 () = stop => {
-                    warn!(in_flight = running.len(), "stopping without the end of some Bindings");
-                    return;
+                    warn!(in_flight = running.len(), unsent = queue.len(), "stopping without the end of some Bindings");
+                    return false;
                 }
             }
         }
+        true
     }
 
     fn take(&self, command: Command, queue: &mut VecDeque<Job>, running: &mut JoinSet<()>) {
         match command {
-            Command::Bind { decision, mark, handwritten } => {
-                let group = Arc::new(Flight {
-                    mark: format!("{mark}/{}", decision.placements.len()),
-                    decision: *decision,
-                    handwritten,
-                    cancelled: AtomicBool::new(false),
-                    stale: OnceLock::new(),
-                    decided: Instant::now(),
-                });
-                queue.extend((0..group.decision.placements.len()).map(|at| Job { at, group: Arc::clone(&group) }));
-            }
+            Command::Bind { decision, mark, handwritten } => queue.extend(jobs(*decision, &mark, handwritten, Instant::now())),
             Command::Release(victims) => {
                 for victim in victims {
                     let sender = self.sender.clone();
                     running.spawn(async move { sender.evict(&victim).await });
                 }
             }
+        }
+    }
+
+    /// Gets the claims of a decision their volumes; gives its Bindings, or none when that failed.
+    fn prepare(&self, decision: Decision, mark: String, handwritten: bool) -> impl Future<Output = Vec<Job>> + use<> {
+        let (sender, results, metrics) = (self.sender.clone(), self.results.clone(), Arc::clone(&self.metrics));
+        let (timeout, decided) = (self.volume_timeout, Instant::now());
+        async move {
+            let Err(failed) = volumes::prepare(&sender, &decision, timeout).await else {
+                return jobs(decision, &mark, handwritten, decided).collect();
+            };
+            let text = failed.first().map(|failed| failed.text.clone()).unwrap_or_default();
+            warn!(gang = %decision.gang.name, namespace = %decision.gang.namespace, text, "volumes not ready; the gang is given up for now");
+            for placement in decision.placements {
+                metrics.bindings.with_label_values(&["transient"]).inc();
+                let unprepared = failed.iter().any(|failed| failed.pod_uid == placement.pod_uid);
+                let result = BindResult::Transient(text.clone());
+                // A closed channel means that the process ends.
+                let _closed = results.send(Ended { pod: placement.pod_uid, result, stale: false, unprepared }).is_err();
+            }
+            Vec::new()
         }
     }
 
@@ -196,9 +232,21 @@ impl Binder {
             metrics.bindings.with_label_values(&[label]).inc();
             metrics.binding_seconds.observe(flight.decided.elapsed().as_secs_f64());
             // A closed channel means that the process ends.
-            let _closed = results.send(Ended { pod: placement.pod_uid.clone(), result, stale: is_stale }).is_err();
+            let _closed = results.send(Ended { pod: placement.pod_uid.clone(), result, stale: is_stale, unprepared: false }).is_err();
         });
     }
+}
+
+fn jobs(decision: Decision, mark: &str, handwritten: bool, decided: Instant) -> impl Iterator<Item = Job> {
+    let group = Arc::new(Flight {
+        mark: format!("{mark}/{}", decision.placements.len()),
+        decision,
+        handwritten,
+        cancelled: AtomicBool::new(false),
+        stale: OnceLock::new(),
+        decided,
+    });
+    (0..group.decision.placements.len()).map(move |at| Job { at, group: Arc::clone(&group) })
 }
 
 #[cfg(test)]

@@ -237,6 +237,7 @@ mod tests {
             subgroup: "worker-0".to_owned(),
             node: "n1".to_owned(),
             node_uid: String::new(),
+            volumes: Vec::new(),
         }
     }
 

@@ -24,6 +24,7 @@ fn decided() -> (Decision, SharedDirectory) {
             pod: ObjectKey::new("ns", pod),
             subgroup: "worker-0".to_owned(),
             node_uid: facts.uid.clone(),
+            volumes: Vec::new(),
             node,
         });
         locked.put_node(facts);

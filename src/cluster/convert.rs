@@ -21,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::grouping::{self, Group, GroupProblem, GroupingContext};
 
 mod shape;
+pub mod storage;
 
 pub use shape::shape_facts;
 
@@ -277,8 +278,10 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         Some(_) => PodPhase::Running,
     };
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
-    let mut shape = shape::shape_fields(spec, &pod.metadata)?;
+    let resized = shape::resized(pod);
+    let mut shape = shape::shape_fields(resized.as_ref().unwrap_or(spec), &pod.metadata)?;
     shape.unsupported.extend(membership.unsupported.iter().cloned());
+    let (claims, owned_claims) = storage::claims_of(pod);
     Ok(PodFacts {
         uid: uid_of("Pod", &pod.metadata),
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
@@ -292,8 +295,11 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         leader: membership.leader,
         shape,
         labels: pod.metadata.labels.clone().unwrap_or_default(),
-        claims: Vec::new(),
-        nominated: None,
+        claims,
+        owned_claims,
+        nominated: (pod.status.as_ref())
+            .and_then(|status| status.nominated_node_name.clone())
+            .filter(|name| !name.is_empty()),
         node,
         phase,
         terminating: pod.metadata.deletion_timestamp.is_some(),

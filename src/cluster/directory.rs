@@ -150,6 +150,7 @@ mod tests {
             subgroup: String::new(),
             node: node.to_owned(),
             node_uid: format!("uid-{node}"),
+            volumes: Vec::new(),
         };
         Decision {
             id: 1,

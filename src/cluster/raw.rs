@@ -1,7 +1,7 @@
 //! Reading loose JSON, and cutting objects down to what is read later.
 
 use berth_engine::facts::ObjectKey;
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use serde_json::{Value, json};
 
 /// Text at a JSON pointer; empty when there is none.
@@ -61,8 +61,16 @@ pub fn trim_pod(mut pod: Pod) -> Pod {
     }
     if let Some(status) = &mut pod.status {
         let conditions = status.conditions.take().unwrap_or_default();
-        let scheduled = conditions.into_iter().filter(|condition| condition.type_ == "PodScheduled").collect();
-        *status = PodStatus { phase: status.phase.take(), conditions: Some(scheduled), ..PodStatus::default() };
+        let kept = |condition: &PodCondition| ["PodScheduled", "PodResizePending"].contains(&condition.type_.as_str());
+        let conditions = conditions.into_iter().filter(kept).collect();
+        *status = PodStatus {
+            phase: status.phase.take(),
+            conditions: Some(conditions),
+            container_statuses: held(status.container_statuses.take()),
+            init_container_statuses: held(status.init_container_statuses.take()),
+            nominated_node_name: status.nominated_node_name.take(),
+            ..PodStatus::default()
+        };
     }
     for container in pod.spec.iter_mut().flat_map(|spec| spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten())) {
         container.env = None;
@@ -71,6 +79,17 @@ pub fn trim_pod(mut pod: Pod) -> Pod {
         container.volume_mounts = None;
     }
     pod
+}
+
+/// What containers hold, which a resize may make differ from what they ask for.
+fn held(statuses: Option<Vec<ContainerStatus>>) -> Option<Vec<ContainerStatus>> {
+    let cut = |status: ContainerStatus| ContainerStatus {
+        name: status.name,
+        resources: status.resources,
+        allocated_resources: status.allocated_resources,
+        ..ContainerStatus::default()
+    };
+    statuses.map(|statuses| statuses.into_iter().map(cut).collect())
 }
 
 /// A pod that runs: its shape does not matter any more.

@@ -266,6 +266,8 @@ pub struct PodFacts {
     pub labels: BTreeMap<String, String>,
     /// PersistentVolumeClaims it uses, by name, in its namespace (those of ephemeral volumes included).
     pub claims: Vec<String>,
+    /// Those of `claims` that ephemeral volumes stand for: they must be owned by this pod.
+    pub owned_claims: Vec<String>,
     /// `status.nominatedNodeName`, when set.
     pub nominated: Option<String>,
     /// `spec.nodeName`, when set.
@@ -449,7 +451,7 @@ pub struct ClaimFacts {
     pub selector: Option<LabelSelector>,
     /// Annotation `volume.kubernetes.io/selected-node`.
     pub selected_node: Option<String>,
-    /// UID of the pod that must own it (claims of ephemeral volumes); `None` otherwise.
+    /// UID of the pod that owns it, when one does (claims of ephemeral volumes).
     pub owner_uid: Option<String>,
 }
 

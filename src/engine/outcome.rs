@@ -44,6 +44,19 @@ pub struct Placement {
     pub node: String,
     /// The node's UID.
     pub node_uid: String,
+    /// Claims that wait for this pod's node, with what was chosen for them.
+    pub volumes: Vec<VolumeChoice>,
+}
+
+/// What was chosen for a claim that waited for its first consumer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeChoice {
+    /// Name of the claim, in the pod's namespace.
+    pub claim: String,
+    /// UID of the claim.
+    pub claim_uid: String,
+    /// The free volume to bind it to; `None` when one is to be provisioned for the node.
+    pub volume: Option<String>,
 }
 
 /// Whether anything better exists for the objective.
@@ -345,6 +358,12 @@ pub enum Rule {
     HostPort(i32),
     /// The node has no label of the level, or of a rule's topology key.
     MissingLabel(String),
+    /// A bound volume cannot be reached from the node (its affinity or zone).
+    VolumeNode,
+    /// No free volume for a claim is reached from the node, and none can be made for it.
+    NoVolume,
+    /// The node takes no more volumes of a driver (its name).
+    VolumeLimit(String),
     /// No pod that the required pod affinity asks for is in the node's domain (its topology key).
     PodAffinity(String),
     /// A pod that the required anti-affinity avoids is in the node's domain (its topology key).

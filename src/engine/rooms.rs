@@ -6,16 +6,19 @@
 //! (O(depth) per change and shape touched; nothing is rebuilt per pass).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::facts::{NodeFacts, ShapeFacts};
+use crate::facts::{NodeFacts, ObjectKey, ShapeFacts};
 use crate::fit;
 use crate::fit::pod_affinity;
 use crate::fit::spread::{self, Spread};
 use crate::fit::tallies::{Mark, Tallies};
+use crate::fit::volumes::{self, FreeVolume, Pin, VolumeNeeds};
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TermIdx, TreeIdx};
 use crate::outcome::Rule;
 use crate::topology::Tree;
 use crate::world::model::Room;
+use crate::world::volumes::Volumes;
 
 /// Entries kept in the change log before all caches start afresh: the log of a
 /// pass over 5 000 nodes stays below it, and a rebuild costs about as much as
@@ -62,6 +65,10 @@ pub struct Shape {
     pub facts: ShapeFacts,
     /// Requests by column, sorted, the pod count included.
     pub requests: Vec<(usize, i64)>,
+    /// What its claims ask.
+    pub volumes: VolumeNeeds,
+    /// Volumes that other pods use too: the driver's column, and the volume.
+    pub shared: Vec<(usize, u32)>,
     /// Terms of its rules about other pods.
     pub terms: Terms,
 }
@@ -93,6 +100,8 @@ struct Slots {
     slots: Vec<u32>,
     /// Passes the rules that do not depend on room, by node.
     eligible: Vec<bool>,
+    /// Claims that need no free volume there, a bit each, by node.
+    served: Vec<u64>,
     /// Nodes that affinity or spread refuses; their state is fixed until `freeze`.
     barred: BTreeSet<NodeIdx>,
     /// The part of the soft cost that pods do not change, by node; `None` for nodes that are gone.
@@ -126,11 +135,13 @@ struct Sums {
 }
 
 /// One taken place, for rollback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Taken {
     node: NodeIdx,
     shape: ShapeIdx,
     count: i64,
+    volumes: Vec<Arc<FreeVolume>>,
+    pins: Vec<ObjectKey>,
 }
 
 /// The ledger.
@@ -141,6 +152,8 @@ pub struct Rooms {
     caches: Vec<Slots>,
     tallies: Tallies,
     taken: Vec<Taken>,
+    /// Places of shared claims that plans chose.
+    pins: BTreeMap<ObjectKey, Pin>,
 }
 
 impl Rooms {
@@ -258,14 +271,96 @@ impl Rooms {
 
     /// Takes room for `count` pods of a shape on a node.
     pub fn take(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
-        self.taken.push(Taken { node, shape: idx, count: i64::from(count) });
+        let mut taken = Taken { node, shape: idx, count: i64::from(count), volumes: Vec::new(), pins: Vec::new() };
+        if !shape.volumes.waits.is_empty() {
+            self.take_volumes(idx, shape, &mut taken);
+        }
+        self.taken.push(taken);
         self.shift(node, shape, i64::from(count));
         self.shift_marks(node, shape, i64::from(count));
     }
 
+    fn take_volumes(&mut self, idx: ShapeIdx, shape: &Shape, taken: &mut Taken) {
+        for _ in 0..taken.count {
+            let Some(chosen) = self.choose(idx, shape, taken.node) else { return };
+            for (wait, volume) in shape.volumes.waits.iter().zip(chosen) {
+                if let Some(key) = wait.shared.as_ref().filter(|key| !self.pins.contains_key(key)) {
+                    let pin = volume.clone().map_or(Pin::Node(taken.node), Pin::Volume);
+                    self.pins.insert(key.clone(), pin);
+                    taken.pins.push(key.clone());
+                    self.note_every();
+                }
+                if let Some(volume) = volume {
+                    self.occupy(&volume);
+                    taken.volumes.push(volume);
+                }
+            }
+        }
+    }
+
+    /// Volumes for one pod of the shape on the node, by claim; `None` when it cannot be served.
+    /// Call after `refresh`.
+    #[must_use]
+    pub fn choose(&self, idx: ShapeIdx, shape: &Shape, node: NodeIdx) -> Option<Vec<Option<Arc<FreeVolume>>>> {
+        let free = self.room(node).map_or(&[][..], |room| &room.volumes);
+        let open = self.caches.get(idx.at()).and_then(|cache| cache.served.get(node.at())).copied().unwrap_or(0);
+        let done = self.pinned(shape, node)?;
+        let chosen = volumes::choose(&shape.volumes.waits, free, &mut vec![false; free.len()], open, done)?;
+        Some(chosen.into_iter().map(|at| at.map(|at| Arc::clone(&free[at]))).collect())
+    }
+
+    /// Shared claims of the shape that have their place, when that can be used on the node.
+    fn pinned(&self, shape: &Shape, node: NodeIdx) -> Option<u64> {
+        let mut done = 0;
+        for (at, wait) in shape.volumes.waits.iter().enumerate() {
+            if let Some(pin) = wait.shared.as_ref().and_then(|key| self.pins.get(key)) {
+                if !pin.serves(node) {
+                    return None;
+                }
+                done |= 1_u64.checked_shl(at as u32).unwrap_or(0);
+            }
+        }
+        Some(done)
+    }
+
+    fn occupy(&mut self, volume: &Arc<FreeVolume>) {
+        for node in &volume.reach {
+            if let Some(Some(room)) = self.rooms.get_mut(node.at()) {
+                room.volumes.retain(|other| other.name != volume.name);
+            }
+            self.note(*node);
+        }
+    }
+
+    fn vacate(&mut self, volume: &Arc<FreeVolume>) {
+        for node in &volume.reach {
+            if let Some(Some(room)) = self.rooms.get_mut(node.at())
+                && let Err(at) = room.volumes.binary_search(volume) {
+                    room.volumes.insert(at, Arc::clone(volume));
+                }
+            self.note(*node);
+        }
+    }
+
+    fn note_every(&mut self) {
+        for at in 0..self.rooms.len() {
+            self.note(NodeIdx(at as u32));
+        }
+    }
+
+    /// Forgets what is known of shapes that the test picks.
+    pub fn forget(&mut self, picks: impl Fn(ShapeIdx) -> bool) {
+        for at in 0..self.caches.len() {
+            if picks(ShapeIdx(at as u32)) {
+                self.caches[at] = Slots::default();
+            }
+        }
+    }
+
     /// Gives room for `count` more pods, as if others had left: what-if only, rolled back like a take.
     pub fn give(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
-        self.taken.push(Taken { node, shape: idx, count: -i64::from(count) });
+        let count_back = -i64::from(count);
+        self.taken.push(Taken { node, shape: idx, count: count_back, volumes: Vec::new(), pins: Vec::new() });
         self.shift(node, shape, -i64::from(count));
     }
 
@@ -277,6 +372,13 @@ impl Rooms {
                 self.shift(taken.node, shape, -taken.count);
                 if taken.count > 0 {
                     self.shift_marks(taken.node, shape, -taken.count);
+                }
+                for volume in taken.volumes.iter().rev() {
+                    self.vacate(volume);
+                }
+                for key in &taken.pins {
+                    self.pins.remove(key);
+                    self.note_every();
                 }
             }
         }
@@ -307,6 +409,9 @@ impl Rooms {
                     room.ports.remove(at);
                 }
             }
+            for (column, volume) in &shape.shared {
+                room.attach(*column, *volume, count);
+            }
         }
         self.note(node);
     }
@@ -321,6 +426,7 @@ impl Rooms {
             let n = self.rooms.len();
             cache.slots = vec![0; n];
             cache.eligible = vec![false; n];
+            cache.served = vec![0; n];
             let spreads = if cache.open { Vec::new() } else { Spread::all(self, ctx.nodes, shape) };
             for node in (0..n).map(|at| NodeIdx(at as u32)) {
                 let fixed = self.evaluate(&mut cache, node, shape, ctx, &spreads);
@@ -349,7 +455,9 @@ impl Rooms {
         spreads: &[Spread],
     ) -> Option<i64> {
         let facts = ctx.nodes.get(node.at()).copied().flatten()?;
-        cache.eligible[node.at()] = fit::refusal(facts, &shape.facts).is_none();
+        cache.eligible[node.at()] =
+            fit::refusal(facts, &shape.facts).is_none() && volumes::refusal(facts, &shape.volumes).is_none();
+        cache.served[node.at()] = ctx.volumes.served(facts, &shape.volumes.waits);
         if !cache.open && self.undrawn(node, shape, spreads).is_some() {
             cache.barred.insert(node);
         }
@@ -369,10 +477,25 @@ impl Rooms {
                 if pod_affinity::repelled(&self.tallies, node, shape).is_some() {
                     return 0;
                 }
-                fit::slots(room, shape).min(pod_affinity::cap(&self.tallies, node, shape))
+                let most = fit::slots(room, shape).min(pod_affinity::cap(&self.tallies, node, shape));
+                self.copies_served(cache, shape, node, most)
             }
             _ => 0,
         }
+    }
+
+    /// Copies of at most `most` whose claims can be served on the node. Call after `refresh`.
+    pub(crate) fn served_copies(&self, idx: ShapeIdx, shape: &Shape, node: NodeIdx, most: u32) -> u32 {
+        self.caches.get(idx.at()).map_or(most, |cache| self.copies_served(cache, shape, node, most))
+    }
+
+    fn copies_served(&self, cache: &Slots, shape: &Shape, node: NodeIdx, most: u32) -> u32 {
+        if shape.volumes.waits.is_empty() || most == 0 {
+            return most;
+        }
+        let free = self.room(node).map_or(&[][..], |room| &room.volumes);
+        let served = cache.served.get(node.at()).copied().unwrap_or(0);
+        self.pinned(shape, node).map_or(0, |done| volumes::copies(&shape.volumes.waits, free, served, done, most))
     }
 
     fn update(&self, cache: &mut Slots, node: NodeIdx, shape: &Shape, trees: &[Tree]) {
@@ -485,6 +608,8 @@ pub struct Context<'a> {
     pub nodes: &'a [Option<&'a NodeFacts>],
     /// Trees by index.
     pub trees: &'a [Tree],
+    /// Claims, volumes and classes.
+    pub volumes: &'a Volumes,
 }
 
 /// Takes room for one pod of the shape.

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Millis, ObjectKey, Problem};
-use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
-use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit};
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
+use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit, VolumeChoice};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
 use crate::place::{Plan, Solver};
@@ -33,7 +33,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
         Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
     }
     Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.renew();
-    outcome.next_wakeup = world.next_wakeup(policy, now);
+    outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
 }
 
@@ -141,18 +141,25 @@ impl Pass<'_> {
         if prepared.satisfied(0) {
             let more = prepared.n_waiting(0) > 0;
             if !more {
+                reasons.extend(blocked_reasons(&prepared));
                 reasons.extend(gated_reason(&prepared));
                 self.report(idx, reasons);
             }
             return more;
         }
         if !prepared.ready(0) {
-            reasons.insert(0, not_ready_reason(&prepared));
+            let blocked = blocked_reasons(&prepared);
+            if blocked.is_empty() {
+                reasons.insert(0, not_ready_reason(&prepared));
+            } else {
+                reasons.splice(0..0, blocked);
+            }
             self.report(idx, reasons);
             return false;
         }
         let item = prepared.minimum(self.world, 0);
         let waiting = prepared.n_waiting(0);
+        reasons.extend(blocked_reasons(&prepared));
         match self.solve(idx, &item) {
             Ok((plan, quality)) => {
                 let more = waiting > plan.places.len();
@@ -165,6 +172,8 @@ impl Pass<'_> {
             Err(reason) => {
                 reasons.insert(0, reason);
                 self.report(idx, reasons);
+                // Better the node that failed before than none: the next pass may use it.
+                self.world.dirty |= self.world.allow_avoided(&item.all_pods());
                 false
             }
         }
@@ -181,6 +190,7 @@ impl Pass<'_> {
             prepared.surplus(0, &mut units);
             let Some((sub, single)) = units.into_iter().find(|(sub, _)| !tried.contains(sub)) else {
                 reasons.extend(stray_reasons(&prepared));
+                reasons.extend(blocked_reasons(&prepared));
                 reasons.extend(gated_reason(&prepared));
                 self.report(idx, reasons);
                 return;
@@ -362,10 +372,10 @@ impl Pass<'_> {
     fn commit(&mut self, idx: GangIdx, plan: &Plan, quality: Option<crate::outcome::Quality>) {
         let mut placements = Vec::with_capacity(plan.places.len());
         for (pod, node) in &plan.places {
-            placements.extend(self.placement(idx, *pod, *node));
-        }
-        for ((pod, _), placement) in plan.places.iter().zip(&placements) {
+            let Some(mut placement) = self.placement(idx, *pod, *node) else { continue };
+            placement.volumes = self.decide_volumes(*pod, *node);
             self.world.assume(*pod, &placement.node);
+            placements.push(placement);
         }
         let id = self.world.next_decision;
         self.world.next_decision += 1;
@@ -384,6 +394,18 @@ impl Pass<'_> {
         });
     }
 
+    /// Volumes for the claims of a pod, from answers that count what the pods before it took.
+    fn decide_volumes(&mut self, pod: PodIdx, node: NodeIdx) -> Vec<VolumeChoice> {
+        let Some(entry) = self.world.pods[pod.at()].as_ref().filter(|pod| !pod.facts.claims.is_empty()) else {
+            return Vec::new();
+        };
+        let shape = entry.shape;
+        let mut rooms = std::mem::take(&mut self.world.rooms);
+        Solver::new(self.world, &mut rooms, self.policy).ready(shape, TreeIdx(0));
+        self.world.rooms = rooms;
+        self.world.decide_volumes(pod, node)
+    }
+
     fn placement(&self, idx: GangIdx, pod: PodIdx, node: NodeIdx) -> Option<Placement> {
         let gang = self.world.gangs[idx.at()].as_ref()?;
         let pod = &self.world.pods[pod.at()].as_ref()?.facts;
@@ -395,6 +417,7 @@ impl Pass<'_> {
             subgroup: subgroup.unwrap_or_default(),
             node: node.name.clone(),
             node_uid: node.uid.clone(),
+            volumes: Vec::new(),
         })
     }
 
@@ -485,6 +508,11 @@ fn stray_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
             })
         })
         .collect()
+}
+
+/// What keeps members with claims from every node for now.
+fn blocked_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
+    prepared.blocked.iter().cloned().map(problem_reason).collect()
 }
 
 fn gated_reason(prepared: &Prepared<'_>) -> Option<Reason> {

@@ -220,12 +220,13 @@ impl Solver<'_> {
                 continue;
             }
             let Some(facts) = self.nodes[node.at()] else { continue };
-            let rule = crate::fit::refusal(facts, &entry.facts).or_else(|| {
-                self.rooms.room(node).and_then(|room| crate::fit::shortage(room, entry, self.columns))
-            });
+            let rule = crate::fit::refusal(facts, &entry.facts)
+                .or_else(|| crate::fit::volumes::refusal(facts, &entry.volumes))
+                .or_else(|| self.rooms.room(node).and_then(|room| crate::fit::shortage(room, entry, self.columns)));
             let rule = rule
                 .or_else(|| pod_affinity::repelled(self.rooms.tallies(), node, entry))
-                .or_else(|| self.rooms.undrawn(node, entry, &spreads));
+                .or_else(|| self.rooms.undrawn(node, entry, &spreads))
+                .or_else(|| (!entry.volumes.waits.is_empty()).then_some(Rule::NoVolume));
             if let Some(rule) = rule {
                 *counts.entry(rule).or_default() += 1;
             }
@@ -293,7 +294,8 @@ impl Solver<'_> {
             return 0;
         }
         let Some(entry) = self.world.nodes[node.at()].as_ref() else { return 0 };
-        let empty = crate::world::model::Room { free: entry.allocatable.clone(), ..Default::default() };
+        let free = (0..self.columns.len()).map(|column| self.world.allocatable_of(entry, column)).collect();
+        let empty = crate::world::model::Room { free, ..crate::world::model::Room::default() };
         crate::fit::slots(&empty, &self.shapes[shape.at()])
             .saturating_sub(self.rooms.node_slots(shape, node))
     }
@@ -307,7 +309,10 @@ impl Solver<'_> {
         requests
             .iter()
             .find(|(column, _)| crate::fit::is_gpu(&self.columns[*column]))
-            .or_else(|| requests.iter().find(|(column, _)| self.columns[*column] != "pods"))
+            .or_else(|| {
+                let plain = |name: &str| name != "pods" && crate::fit::volumes::driver_of(name).is_none();
+                requests.iter().find(|(column, _)| plain(&self.columns[*column]))
+            })
             .map_or_else(Vec::new, named)
     }
 

@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
+use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_template, is_workload};
 use crate::grouping::{Grouping, ObjectIndex, Parts, group_pod, rules, walk};
@@ -51,6 +52,8 @@ pub struct Cluster {
     pub(super) now: Millis,
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
+    storage: StorageKinds,
+    runtime_classes: BTreeMap<String, Value>,
     owners: ObjectIndex,
     /// Objects from which workloads take their pods' template.
     templates: Vec<Value>,
@@ -91,6 +94,8 @@ impl Cluster {
             now: 0,
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            storage: StorageKinds::of_files(),
+            runtime_classes: BTreeMap::new(),
             owners: ObjectIndex::default(),
             templates: Vec::new(),
             gangs: BTreeMap::new(),
@@ -302,6 +307,16 @@ impl Cluster {
         for id in of(&["Node"]) {
             self.convert::<Node>(&id, |node| convert::node_facts(node).map(Event::NodeUpsert));
         }
+        for id in of(&["RuntimeClass"]) {
+            if let Some(stored) = self.objects.get(&id) {
+                self.runtime_classes.insert(id.name.clone(), stored.value.clone());
+            }
+        }
+        for (_, _, kind) in StorageKinds::KINDS {
+            for id in of(&[kind]) {
+                self.feed_storage(&id);
+            }
+        }
         for id in of(&["PodGroup"]) {
             self.feed_group(&id);
         }
@@ -347,6 +362,48 @@ impl Cluster {
         }
     }
 
+    fn feed_storage(&mut self, id: &ObjectId) {
+        let Some(stored) = self.objects.get(id).cloned() else { return };
+        match self.storage.applied(&id.kind, &stored.value) {
+            Ok(events) => {
+                for event in events {
+                    self.send(event, &stored.place);
+                }
+            }
+            Err(StorageError::Unusable(error)) => self.refuse(id, &error),
+            Err(StorageError::Unreadable(error)) => {
+                self.objects.remove(id);
+                self.skip(&stored.place, &name_of(&stored.value), "", error.to_string());
+            }
+        }
+    }
+
+    /// Claims of a pod's ephemeral volumes, which a controller makes in a cluster.
+    fn feed_ephemeral_claims(&mut self, id: &ObjectId, stored: &Stored) {
+        let volumes = stored.value.pointer("/spec/volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+        for volume in volumes {
+            let Some(template) = volume.pointer("/ephemeral/volumeClaimTemplate") else { continue };
+            let name = format!("{}-{}", id.name, text(&volume, "/name"));
+            let claim = ObjectId { kind: "PersistentVolumeClaim".to_owned(), namespace: id.namespace.clone(), name };
+            if self.objects.contains_key(&claim) {
+                continue;
+            }
+            let value = serde_json::json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": template["spec"],
+                "metadata": {
+                    "name": claim.name, "namespace": claim.namespace, "uid": format!("{}-{}", stored.uid, claim.name),
+                    "ownerReferences": [{
+                        "apiVersion": "v1", "kind": "Pod", "name": id.name, "uid": stored.uid, "controller": true,
+                    }],
+                },
+            });
+            // A template that can't be read leaves the claim missing: the pod says so.
+            for event in self.storage.applied("PersistentVolumeClaim", &value).unwrap_or_default() {
+                self.send(event, &stored.place);
+            }
+        }
+    }
+
     fn refuse(&mut self, id: &ObjectId, error: &ConvertError) {
         if let Some(stored) = self.objects.remove(id) {
             self.skip(&stored.place, &error.object, &error.field, message_of(error));
@@ -389,10 +446,15 @@ impl Cluster {
     }
 
     fn feed_pod(&mut self, id: &ObjectId) {
+        if let Some(stored) = self.objects.get_mut(id) {
+            let class = self.runtime_classes.get(text(&stored.value, "/spec/runtimeClassName"));
+            class.into_iter().for_each(|class| admit_runtime_class(&mut stored.value, class));
+        }
         let Some(pod) = self.read::<Pod>(id) else { return };
         let Some(stored) = self.objects.get(id).cloned() else {
             return;
         };
+        self.feed_ephemeral_claims(id, &stored);
         let membership = if self.is_ours(&stored.value) {
             self.group(&pod, &stored)
         } else {
@@ -485,6 +547,12 @@ impl Cluster {
             }
             "Queue" => Event::QueueDelete(stored.uid),
             "Topology" => Event::TopologyDelete(stored.uid),
+            kind if StorageKinds::has(kind) => {
+                for event in self.storage.deleted(kind, &stored.uid) {
+                    self.send(event, &stored.place);
+                }
+                return true;
+            }
             _ => {
                 let uid = stored.uid;
                 let pods = self

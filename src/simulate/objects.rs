@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::cluster::DEFAULT_QUEUE;
 use super::input::Place;
+use crate::cluster::convert::storage::StorageKinds;
 
 /// An object that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +71,9 @@ pub fn is_cluster_scoped(kind: &str) -> bool {
             | "PriorityClass"
             | "PersistentVolume"
             | "StorageClass"
+            | "CSINode"
+            | "RuntimeClass"
+            | "CSIDriver"
             | "ResourceSlice"
             | "Namespace"
     )
@@ -147,13 +151,35 @@ pub(super) fn stamp(value: &Value) -> Option<Millis> {
 /// Kinds that become facts, or that later versions will read.
 pub(super) fn is_known(version: &str, kind: &str) -> bool {
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-    matches!(
+    let storage = StorageKinds::KINDS.iter().any(|(known, _, name)| (*known, *name) == (group, kind));
+    storage
+        || matches!(
         (group, kind),
         ("", "Node" | "Pod")
             | ("scheduling.k8s.io", "PriorityClass")
+            | ("node.k8s.io", "RuntimeClass")
             | ("kai.scheduler", "Topology")
             | ("scheduling.run.ai", "PodGroup" | "Queue")
     )
+}
+
+/// What admission does for a pod with a RuntimeClass, once: overhead, node selector, tolerations.
+pub(super) fn admit_runtime_class(pod: &mut Value, class: &Value) {
+    let Some(Value::Object(spec)) = pod.get_mut("spec") else { return };
+    if spec.contains_key("overhead") {
+        return;
+    }
+    spec.insert("overhead".to_owned(), class.pointer("/overhead/podFixed").cloned().unwrap_or_else(|| json!({})));
+    if let Some(Value::Object(selector)) = class.pointer("/scheduling/nodeSelector")
+        && let Value::Object(own) = spec.entry("nodeSelector").or_insert_with(|| json!({}))
+    {
+        own.extend(selector.clone());
+    }
+    if let Some(Value::Array(tolerations)) = class.pointer("/scheduling/tolerations")
+        && let Value::Array(own) = spec.entry("tolerations").or_insert_with(|| json!([]))
+    {
+        own.extend(tolerations.iter().cloned());
+    }
 }
 
 /// Reads an object as a type; the error names the field. A plain `yes`, `on`, `n` ... is text in the input, so that a

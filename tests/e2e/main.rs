@@ -3,6 +3,10 @@
 //! Each test has a control plane and a Berth of its own; run them one at a time (`make e2e`).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod differential;
+mod faults;
 mod load;
 mod rig;
+mod rights;
 mod stories;
+mod volumes;

@@ -15,6 +15,8 @@ use super::{ConvertError, FieldError, Round, amounts, object_name, taint_effect}
 
 mod pod_rules;
 
+pub(super) use pod_rules::selector;
+
 type Fields<T> = Result<T, FieldError>;
 
 /// Annotations that ask for a part of a device, which is not supported yet.
@@ -69,6 +71,49 @@ pub(super) fn shape_fields(spec: &PodSpec, meta: &ObjectMeta) -> Fields<ShapeFac
     };
     pod_rules::add_pod_rules(&mut shape, spec, meta)?;
     Ok(shape)
+}
+
+/// The spec of a pod that is resized in place, with what its containers hold where that is more than what is asked for
+/// now, or where the kubelet can't do what is asked for. `None` when nothing is resized.
+pub(super) fn resized(pod: &Pod) -> Option<PodSpec> {
+    let status = pod.status.as_ref()?;
+    let spec = pod.spec.as_ref()?;
+    let infeasible = status.conditions.iter().flatten().any(|condition| {
+        condition.type_ == "PodResizePending" && condition.reason.as_deref() == Some("Infeasible")
+    });
+    let statuses = || status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let mut resized = None;
+    let ordinary = spec.containers.iter().enumerate().map(|(i, container)| (false, i, container));
+    let sidecars = spec.init_containers.iter().flatten().enumerate().filter(|(_, container)| is_sidecar(container));
+    for (init, i, container) in ordinary.chain(sidecars.map(|(i, container)| (true, i, container))) {
+        let Some(seen) = statuses().find(|status| status.name == container.name) else { continue };
+        let held = seen.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let asked = container.resources.as_ref().and_then(|resources| resources.requests.clone()).unwrap_or_default();
+        let mut requests = if infeasible && held.is_some() { BTreeMap::new() } else { asked.clone() };
+        for (name, quantity) in held.into_iter().chain(&seen.allocated_resources).flatten() {
+            let kept = requests.get(name).is_some_and(|old| !exceeds(&quantity.0, &old.0));
+            if !kept {
+                requests.insert(name.clone(), quantity.clone());
+            }
+        }
+        if requests == asked {
+            continue;
+        }
+        let spec = resized.get_or_insert_with(|| spec.clone());
+        let list = if init { spec.init_containers.as_mut()? } else { &mut spec.containers };
+        list.get_mut(i)?.resources.get_or_insert_default().requests = Some(requests);
+    }
+    resized
+}
+
+/// True when the first quantity is the larger one; those that can't be read are looked at where they are used.
+fn exceeds(a: &str, b: &str) -> bool {
+    let parsed = (berth_api::quantity::parse_millis(a), berth_api::quantity::parse_millis(b));
+    match parsed {
+        (Ok(a), Ok(b)) => a > b,
+        // Too large for thousandths: whole units will do.
+        _ => berth_api::quantity::parse_units(a).ok() > berth_api::quantity::parse_units(b).ok(),
+    }
 }
 
 /// max(main + sidecars, each init container + the sidecars declared before it) + overhead.
@@ -151,7 +196,7 @@ fn raise(total: &mut Amounts, floor: &Amounts) {
     }
 }
 
-fn node_term(field: &str, term: &NodeSelectorTerm) -> Fields<NodeTerm> {
+pub(super) fn node_term(field: &str, term: &NodeSelectorTerm) -> Fields<NodeTerm> {
     let mut requirements = Vec::new();
     for (i, written) in term.match_expressions.iter().flatten().enumerate() {
         requirements.push(requirement(&format!("{field}.matchExpressions[{i}]"), written, false)?);
@@ -285,15 +330,6 @@ fn unsupported(spec: &PodSpec, annotations: &BTreeMap<String, String>) -> BTreeS
     mark(
         spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         "spec.resourceClaims",
-    );
-    let volumes = || spec.volumes.iter().flatten();
-    mark(
-        volumes().any(|volume| volume.persistent_volume_claim.is_some()),
-        "spec.volumes[].persistentVolumeClaim",
-    );
-    mark(
-        volumes().any(|volume| volume.ephemeral.is_some()),
-        "spec.volumes[].ephemeral",
     );
     keys
 }

@@ -26,6 +26,25 @@ fn sidecars_declared_before_an_init_container_run_beside_it() {
 }
 
 #[test]
+fn a_pod_resized_in_place_holds_the_larger_of_what_it_has_and_what_it_asks_for() {
+    let resized = |asked: &str, held: &str, reason: &str| {
+        let mut pod = pod(json!({"containers": [{"name": "main", "resources": {"requests": {"cpu": asked}}}]}));
+        let status = json!({
+            "containerStatuses": [{
+                "name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "resources": {"requests": {"cpu": held}},
+            }],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+        });
+        pod.status = serde_json::from_value(status).unwrap();
+        pod_facts(&pod, &Membership::default(), "").unwrap().shape.requests["cpu"]
+    };
+    assert_eq!(resized("1", "3", "Deferred"), 3_000);
+    assert_eq!(resized("4", "3", "Deferred"), 4_000);
+    assert_eq!(resized("9", "3", "Infeasible"), 3_000);
+}
+
+#[test]
 fn a_limit_alone_is_a_request() {
     let spec = json!({"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "1"}, "requests": {"cpu": "0"}}}]});
     assert_eq!(requests(spec), Amounts::from([("nvidia.com/gpu".to_owned(), 2)]));
@@ -48,14 +67,12 @@ fn what_is_not_built_yet_is_named() {
     let mut pod = pod(json!({
         "containers": [{"name": "main"}],
         "resourceClaims": [{"name": "gpu"}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     }));
     pod.metadata.annotations = Some(BTreeMap::from([("gpu-fraction".to_owned(), "0.5".to_owned())]));
     let keys = shape_facts(&pod).unwrap().unsupported;
     let expected = [
         "gpu-fraction",
         "spec.resourceClaims",
-        "spec.volumes[].persistentVolumeClaim",
     ];
     assert_eq!(keys.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }

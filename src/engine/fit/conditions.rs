@@ -7,7 +7,7 @@
 //! (before the controller saw it, or where none runs) is refused, so that no
 //! gang is spent on a node that is down.
 
-use super::taints::{tolerates_key, untolerated};
+use super::taints::tolerates_key;
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::outcome::Rule;
 
@@ -15,7 +15,7 @@ use crate::outcome::Rule;
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The taint of nodes that are not ready; daemons tolerate it.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
-/// The taint of nodes that nothing is heard of.
+/// The taint of nodes that are not heard of.
 const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
 /// A cordoned node, or one that is not ready, refuses pods that do not tolerate it.
@@ -23,14 +23,7 @@ pub(super) fn refusal(node: &NodeFacts, shape: &ShapeFacts) -> Option<Rule> {
     if node.unschedulable && !tolerates_key(shape, CORDON_TAINT) {
         return Some(Rule::Cordoned);
     }
-    (!node.ready && !tolerates_down(node, shape)).then_some(Rule::NotReady)
-}
-
-/// The pod tolerates the taints by which the node is marked as down, or would if it were marked.
-fn tolerates_down(node: &NodeFacts, shape: &ShapeFacts) -> bool {
-    let says_down = |key: &str| key == NOT_READY_TAINT || key == UNREACHABLE_TAINT;
-    if node.taints.iter().any(|taint| says_down(&taint.key)) {
-        return !untolerated(node, shape).any(|taint| says_down(&taint.key));
-    }
-    tolerates_key(shape, NOT_READY_TAINT)
+    // Once the cluster has put the taint, toleration of the taint decides.
+    let tainted = node.taints.iter().any(|taint| taint.key == NOT_READY_TAINT || taint.key == UNREACHABLE_TAINT);
+    (!node.ready && !tainted && !tolerates_key(shape, NOT_READY_TAINT)).then_some(Rule::NotReady)
 }

@@ -13,6 +13,7 @@ pub mod selectors;
 pub(crate) mod spread;
 pub mod tallies;
 mod taints;
+pub mod volumes;
 
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::outcome::Rule;
@@ -20,6 +21,7 @@ use crate::rooms::Shape;
 use crate::world::model::Room;
 
 pub use host_ports::ports_conflict;
+pub(crate) use node_affinity::term_matches;
 pub use resources::{is_gpu, offers_gpus};
 pub use taints::tolerates;
 

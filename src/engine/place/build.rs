@@ -31,6 +31,8 @@ pub(crate) struct Prepared<'a> {
     pub leaves: Vec<Leaf>,
     /// Waiting pods whose subgroup is not a leaf of the gang: (pod, subgroup).
     pub strays: Vec<(PodIdx, String)>,
+    /// What keeps members with claims from every node for now.
+    pub blocked: std::collections::BTreeSet<Problem>,
 }
 
 impl<'a> Prepared<'a> {
@@ -63,10 +65,27 @@ impl<'a> Prepared<'a> {
             }
         }
         waiting.sort_by(|(_, a, _), (_, b, _)| rank(a).cmp(&rank(b)));
-        for (leaf, _, idx) in waiting {
-            leaves[leaf].waiting.push(idx);
+        let mut blocked = std::collections::BTreeSet::new();
+        let mut exclusive = std::collections::BTreeSet::new();
+        for (leaf, pod, idx) in waiting {
+            let problems = &world.shapes[pod.shape.at()].volumes.blocked;
+            let claims = world.exclusive_claims(&pod.facts);
+            if let Some(claim) = claims.iter().find(|claim| exclusive.contains(*claim)) {
+                blocked.insert(Problem {
+                    code: "ClaimInUse",
+                    object: format!("PersistentVolumeClaim {}", claim.name),
+                    key: "spec.accessModes".to_owned(),
+                    value: "ReadWriteOncePod".to_owned(),
+                    allowed: "one pod at a time: another member of the gang uses it".to_owned(),
+                });
+            } else if problems.is_empty() {
+                exclusive.extend(claims);
+                leaves[leaf].waiting.push(idx);
+            } else {
+                blocked.extend(problems.iter().cloned());
+            }
         }
-        Ok(Self { gang, bounds, leaves, strays })
+        Ok(Self { gang, bounds, leaves, strays, blocked })
     }
 
     /// True when the subgroup's minimum has places.

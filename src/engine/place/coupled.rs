@@ -230,7 +230,8 @@ impl Solver<'_> {
     /// Copies that the node has room for, when one more pod of the group passes every rule there.
     fn admits(&self, board: &Board, group: usize, node: NodeIdx) -> Option<u32> {
         let shape = &self.shapes[board.groups[group].shape.at()];
-        let slots = fit::slots(self.rooms.room(node)?, shape);
+        let room = fit::slots(self.rooms.room(node)?, shape);
+        let slots = self.rooms.served_copies(board.groups[group].shape, shape, node, room);
         let tallies = self.rooms.tallies();
         let refused = slots == 0
             || pod_affinity::repelled(tallies, node, shape).is_some()
@@ -381,6 +382,11 @@ impl Solver<'_> {
         }
         let room = self.rooms.room(node);
         row.extend(room.iter().flat_map(|room| &room.free));
+        row.extend(room.iter().flat_map(|room| room.attached.keys()).map(|volume| i64::from(*volume)));
+        if board.groups.iter().any(|group| !self.shapes[group.shape.at()].volumes.waits.is_empty()) {
+            // Which free volumes a node reaches tells it apart.
+            row.push(i64::from(node.0));
+        }
         let ports = room.map(|room| room.ports.clone()).unwrap_or_default();
         let marks = room.iter().flat_map(|room| &room.marks);
         let marks = marks.filter(|(_, count)| **count != 0).map(|(mark, count)| (*mark, *count));

@@ -128,7 +128,7 @@ impl<'a> Solver<'a> {
             let tallies = self.rooms.tallies();
             let unlike = shapes.len() > 1;
             let apart = shape.terms.anti.iter().any(|term| member(*term) && (unlike || !tallies.one_node_each(*term)));
-            coupled |= open || apart;
+            coupled |= open || apart || self.world.volumes.couples(&shape.volumes);
             self.rooms.freeze(*idx, shape, open);
         }
         self.coupled = coupled;
@@ -156,7 +156,7 @@ impl<'a> Solver<'a> {
 
     /// Brings cached slots and sums of a shape up to date for a tree.
     pub(crate) fn ready(&mut self, shape: ShapeIdx, tree: TreeIdx) {
-        let context = Context { nodes: &self.nodes, trees: self.trees };
+        let context = Context { nodes: &self.nodes, trees: self.trees, volumes: &self.world.volumes };
         let entry = &self.shapes[shape.at()];
         self.rooms.refresh(shape, entry, &context);
         self.rooms.ensure_sums(shape, entry, tree, &self.trees[tree.at()]);

@@ -6,4 +6,5 @@ mod legal;
 mod rules;
 mod oracle;
 mod stories;
+mod volumes;
 mod world;

@@ -70,9 +70,9 @@ fn where_a_taint_says_that_a_node_is_down_the_taint_decides() {
     lone(&mut lab, "half", |pod| {
         pod.shape.tolerations.push(tolerate(UNREACHABLE, Some(TaintEffect::NoSchedule)));
     });
-    assert_eq!(refusals(&lab, "half"), [(Rule::NotReady, 1)]);
+    assert_eq!(refusals(&lab, "half"), [(Rule::Taint(UNREACHABLE.into()), 1)]);
     lone(&mut lab, "other", |pod| pod.shape.tolerations.push(tolerate(NOT_READY, None)));
-    assert_eq!(refusals(&lab, "other"), [(Rule::NotReady, 1)]);
+    assert_eq!(refusals(&lab, "other"), [(Rule::Taint(UNREACHABLE.into()), 1)]);
     lone(&mut lab, "whole", |pod| pod.shape.tolerations.push(tolerate(UNREACHABLE, None)));
     assert_eq!(lab.places("whole"), "a");
     // A ready node that still carries the taint is refused by the taint alone.

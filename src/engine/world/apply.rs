@@ -1,10 +1,10 @@
 //! Applying events: one small function per kind, each keeping every index true.
 
 use crate::facts::{
-    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, TopologyFacts,
+    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, TopologyFacts,
 };
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
 use crate::{fit, gang};
-use crate::ids::{GangIdx, NodeIdx, PodIdx};
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
 
@@ -36,17 +36,16 @@ impl World {
             }
             Event::NamespaceUpsert(name, labels) => self.label_namespace(&name, Some(labels)),
             Event::NamespaceDelete(name) => self.label_namespace(&name, None),
-            // The rules that read these are in the works: nothing is stored yet.
-            Event::ClaimUpsert(_)
-            | Event::ClaimDelete(_)
-            | Event::VolumeUpsert(_)
-            | Event::VolumeDelete(_)
-            | Event::StorageClassUpsert(_)
-            | Event::StorageClassDelete(_)
-            | Event::CsiNodeUpsert(_)
-            | Event::CsiNodeDelete(_)
-            | Event::StorageCapacityUpsert(_)
-            | Event::StorageCapacityDelete(_) => {}
+            Event::ClaimUpsert(facts) => self.upsert_claim(facts),
+            Event::ClaimDelete(uid) => self.delete_claim(&uid),
+            Event::VolumeUpsert(facts) => self.upsert_volume(facts),
+            Event::VolumeDelete(uid) => self.delete_volume(&uid),
+            Event::StorageClassUpsert(facts) => self.upsert_class(facts),
+            Event::StorageClassDelete(uid) => self.delete_class(&uid),
+            Event::CsiNodeUpsert(facts) => self.upsert_csi_node(facts),
+            Event::CsiNodeDelete(name) => self.delete_csi_node(&name),
+            Event::StorageCapacityUpsert(facts) => self.upsert_capacity(facts),
+            Event::StorageCapacityDelete(uid) => self.delete_capacity(&uid),
             // A prepared, sent or failed pod keeps the room of its decision until the end is known.
             Event::PreparationStarted(_)
             | Event::PreparationDone(_)
@@ -54,7 +53,10 @@ impl World {
             | Event::EvictSent(_)
             | Event::EvictAccepted(_)
             | Event::EvictRefused(..) => {}
-            Event::PreparationFailed(uid, _) => self.unassume(&uid),
+            Event::PreparationFailed(uid, _) => {
+                self.avoid_node(&uid);
+                self.unassume(&uid);
+            }
             Event::BindEnded(uid, result) => self.bind_ended(&uid, &result, now),
             Event::Held(gang, node, amounts) => self.hold(gang, node, amounts),
             Event::Released(gang) => self.release(&gang),
@@ -191,7 +193,7 @@ impl World {
             }),
         };
         // First, while every index is true: a new term gives other pods, and the old state of this one, new shapes.
-        let shape = self.intern(&facts);
+        let shape = self.shape_with_claims(&facts, idx);
         let old = self.pods[idx.at()].as_ref().map(|pod| (pod.node.clone(), pod.place));
         self.detach(idx);
         let (node, place) = match (&facts.node, old) {
@@ -213,14 +215,37 @@ impl World {
         };
         let requests = self.shapes[shape.at()].requests.clone();
         self.pod_by_uid.insert(facts.uid.clone(), idx);
+        let claims = (!facts.claims.is_empty()).then(|| facts.clone());
         self.pods[idx.at()] = Some(Pod { facts, shape, requests, node, place, charged: None });
         self.attach(idx);
+        if let Some(facts) = claims {
+            self.review_users(&facts, idx);
+        }
+    }
+
+    /// The shape of a pod as told, with what its claims ask now that it uses them.
+    fn shape_with_claims(&mut self, facts: &PodFacts, idx: PodIdx) -> ShapeIdx {
+        let old = self.pods[idx.at()].as_ref().map(|pod| (pod.facts.clone(), pod.place));
+        if let Some((old, _)) = &old {
+            self.note_user(old, idx, false);
+        }
+        let over = matches!(facts.phase, PodPhase::Succeeded | PodPhase::Failed);
+        self.note_user(facts, idx, !over);
+        let ours = old.is_some_and(|(_, place)| matches!(place, PlaceState::Assumed | PlaceState::Bound));
+        let needs = self.volume_needs(facts, facts.node.is_some() || ours);
+        self.intern(facts, &needs)
     }
 
     fn delete_pod(&mut self, uid: &str) {
         let Some(idx) = self.pod_by_uid.remove(uid) else { return };
         self.detach(idx);
-        let key = self.pods[idx.at()].take().and_then(|pod| gang_key(&pod.facts));
+        let facts = self.pods[idx.at()].take().map(|pod| pod.facts);
+        self.undecide_volumes(idx);
+        if let Some(facts) = &facts {
+            self.note_user(facts, idx, false);
+            self.review_users(facts, idx);
+        }
+        let key = facts.as_ref().and_then(gang_key);
         self.free_pods.push(idx);
         if let Some(key) = key {
             self.note_waiting(&key);
@@ -261,6 +286,11 @@ impl World {
         if !self.waiting_pods.contains_key(&key) {
             self.note_waiting(&key);
         }
+        let facts = self.pods[idx.at()].as_ref().map(|pod| &pod.facts).filter(|facts| !facts.claims.is_empty());
+        if let Some(facts) = facts.cloned() {
+            self.review_pod(idx);
+            self.review_users(&facts, idx);
+        }
     }
 
     fn unassume(&mut self, uid: &str) {
@@ -274,6 +304,8 @@ impl World {
                 pod.place = PlaceState::None;
             }
             self.attach(idx);
+            self.undecide_volumes(idx);
+            self.review_pod(idx);
         }
     }
 
@@ -293,7 +325,7 @@ impl World {
     }
 
     /// Takes a pod out of every index.
-    fn detach(&mut self, idx: PodIdx) {
+    pub(super) fn detach(&mut self, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let (node, key) = (pod.node.clone(), gang_key(&pod.facts));
         if let Some(name) = node {
@@ -321,7 +353,7 @@ impl World {
     }
 
     /// Puts a pod into every index.
-    fn attach(&mut self, idx: PodIdx) {
+    pub(super) fn attach(&mut self, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
         let (holds, node, key) = (pod.holds(), pod.node.clone(), gang_key(&pod.facts));
         if let Some(name) = node.filter(|_| holds) {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{PodFacts, PodTerm, ShapeFacts, SpreadFacts};
 use crate::fit::selectors::belongs;
 use crate::fit::tallies::{Mark, Term, Who};
+use crate::fit::volumes::{VolumeNeeds, driver_column};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx, TermIdx};
 use crate::rooms::{Shape, Terms};
 use crate::world::World;
@@ -61,18 +62,18 @@ impl Registry {
 
 impl World {
     /// The shape of a pod.
-    pub(crate) fn intern(&mut self, facts: &PodFacts) -> ShapeIdx {
+    pub(crate) fn intern(&mut self, facts: &PodFacts, volumes: &VolumeNeeds) -> ShapeIdx {
         let known = self.registry.terms.len();
         let mut terms = self.terms_of(facts);
         for at in known..self.registry.terms.len() {
             self.admit_members(TermIdx(at as u32));
         }
         terms.member_of = self.registry.member_of(facts);
-        self.intern_shape(&facts.shape, terms)
+        self.intern_shape(&facts.shape, terms, volumes)
     }
 
-    fn intern_shape(&mut self, facts: &ShapeFacts, terms: Terms) -> ShapeIdx {
-        let key = (facts.clone(), terms);
+    pub(super) fn intern_shape(&mut self, facts: &ShapeFacts, terms: Terms, volumes: &VolumeNeeds) -> ShapeIdx {
+        let key = (facts.clone(), terms, volumes.clone());
         if let Some(idx) = self.shape_by_key.get(&key) {
             return *idx;
         }
@@ -82,10 +83,25 @@ impl World {
                 requests.push((self.column(name), *amount));
             }
         }
+        let n_columns = self.columns.len();
+        for (driver, count) in &volumes.private {
+            requests.push((self.column(&driver_column(driver)), i64::from(*count)));
+        }
         requests.sort_unstable();
+        let mut shared = Vec::new();
+        for volume in &volumes.shared {
+            shared.push((self.column(&driver_column(&volume.0)), self.shared_volume(volume)));
+        }
         let idx = ShapeIdx(self.shapes.len() as u32);
-        self.shapes.push(Shape { facts: facts.clone(), requests, terms: key.1.clone() });
+        let terms = key.1.clone();
+        self.shapes.push(Shape { facts: facts.clone(), requests, volumes: volumes.clone(), shared, terms });
         self.shape_by_key.insert(key, idx);
+        if self.columns.len() > n_columns {
+            // Nodes have room in a new column of volumes, unlike in a resource that they do not list.
+            for at in 0..self.nodes.len() {
+                self.push_room(NodeIdx(at as u32));
+            }
+        }
         idx
     }
 
@@ -152,7 +168,8 @@ impl World {
         let mut terms = self.shapes[pod.shape.at()].terms.clone();
         terms.member_of = self.registry.member_of(&pod.facts);
         let facts = pod.facts.shape.clone();
-        let shape = self.intern_shape(&facts, terms);
+        let volumes = self.shapes[pod.shape.at()].volumes.clone();
+        let shape = self.intern_shape(&facts, terms, &volumes);
         let Some(pod) = self.pods[idx.at()].as_mut() else { return };
         if pod.shape == shape {
             return;

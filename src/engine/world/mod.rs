@@ -9,6 +9,7 @@ mod intern;
 pub mod model;
 mod queues;
 mod report;
+pub mod volumes;
 pub(crate) mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{
     Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
 };
+use crate::fit::volumes::VolumeNeeds;
 use crate::fit::tallies::Mark;
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::outcome::DomainPath;
 use crate::rooms::{Rooms, Shape, Terms};
 use crate::topology::Tree;
 use model::{Gang, Node, Pod, Room};
+use volumes::Volumes;
 
 pub use queues::{DEFAULT_QUEUE, QueueError};
 
@@ -48,8 +51,9 @@ pub struct World {
     /// Amounts charged by leaf queue name.
     pub(crate) charged: BTreeMap<String, [i64; 3]>,
     pub(crate) shapes: Vec<Shape>,
-    shape_by_key: BTreeMap<(ShapeFacts, Terms), ShapeIdx>,
+    shape_by_key: BTreeMap<(ShapeFacts, Terms, VolumeNeeds), ShapeIdx>,
     pub(crate) registry: intern::Registry,
+    pub(crate) volumes: Volumes,
     /// Trees by index; 0 has no levels.
     pub(crate) trees: Vec<Tree>,
     pub(crate) tree_by_topology: BTreeMap<String, TreeIdx>,
@@ -145,6 +149,7 @@ impl World {
         events.extend(self.topologies.values().cloned().map(Event::TopologyUpsert));
         events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
         events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
+        events.extend(self.storage_events());
         let mut gangs: Vec<&GangFacts> = self.gangs.iter().flatten().map(|g| &g.facts).collect();
         gangs.sort_by(|a, b| a.key.cmp(&b.key));
         events.extend(gangs.into_iter().cloned().map(Event::GangUpsert));
@@ -174,27 +179,24 @@ impl World {
         let free = (0..self.columns.len())
             .map(|column| {
                 let at = |amounts: &[i64]| amounts.get(column).copied().unwrap_or(0);
-                at(&node.allocatable)
-                    .saturating_sub(at(&node.used))
-                    .saturating_sub(at(&node.held))
+                self.allocatable_of(node, column).saturating_sub(at(&node.used)).saturating_sub(at(&node.held))
             })
             .collect();
-        let ports = node
-            .pods
-            .iter()
-            .filter_map(|pod| self.pods[pod.at()].as_ref())
-            .flat_map(|pod| pod.facts.shape.host_ports.iter().cloned())
-            .collect();
-        let mut marks = crate::fit::tallies::Marks::new();
+        let mut room = Room { free, volumes: self.free_volumes(&node.facts), ..Room::default() };
         for pod in node.pods.iter().filter_map(|pod| self.pods[pod.at()].as_ref()) {
-            for (mark, weight) in self.shapes[pod.shape.at()].terms.marks() {
+            room.ports.extend(pod.facts.shape.host_ports.iter().cloned());
+            let shape = &self.shapes[pod.shape.at()];
+            for (column, volume) in &shape.shared {
+                room.attach(*column, *volume, 1);
+            }
+            for (mark, weight) in shape.terms.marks() {
                 let live_only = matches!(mark, Mark::Member(term) if self.registry.terms[term.at()].live_only);
                 if !(live_only && pod.facts.terminating) {
-                    *marks.entry(mark).or_default() += weight;
+                    *room.marks.entry(mark).or_default() += weight;
                 }
             }
         }
-        Room { free, ports, marks }
+        room
     }
 
     pub(crate) fn push_room(&mut self, idx: NodeIdx) {
@@ -223,6 +225,7 @@ impl World {
         }
         self.trees = trees;
         self.tree_by_topology = by_topology;
+        self.refresh_reach();
         self.rooms.reset();
     }
 

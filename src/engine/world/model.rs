@@ -1,8 +1,10 @@
 //! What the world stores about nodes, pods and gangs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::facts::{GangFacts, HostPort, Millis, NodeFacts, PodFacts, PodPhase};
+use crate::fit::volumes::FreeVolume;
 use crate::fit::tallies::Marks;
 use crate::ids::{GangIdx, PodIdx, ShapeIdx};
 use crate::outcome::{Quality, Reason};
@@ -16,6 +18,32 @@ pub struct Room {
     pub ports: Vec<HostPort>,
     /// What its pods add to the counts of terms.
     pub marks: Marks,
+    /// Volumes that no claim has and that the node reaches, smallest first.
+    pub volumes: Vec<Arc<FreeVolume>>,
+    /// Volumes that pods here share, with the number of those pods; each takes one of its driver's column.
+    pub attached: BTreeMap<u32, i64>,
+}
+
+impl Room {
+    /// Counts `count` more pods that use a shared volume.
+    pub(crate) fn attach(&mut self, column: usize, volume: u32, count: i64) {
+        let pods = self.attached.entry(volume).or_default();
+        let before = *pods;
+        *pods += count;
+        let change = i64::from(*pods > 0) - i64::from(before > 0);
+        if *pods == 0 {
+            self.attached.remove(&volume);
+        }
+        if self.free.len() <= column {
+            self.free.resize(column + 1, 0);
+        }
+        self.free[column] -= change;
+    }
+
+    /// Volumes of a column that are not here yet.
+    pub(crate) fn new_volumes(&self, shared: &[(usize, u32)], column: usize) -> i64 {
+        shared.iter().filter(|(other, volume)| *other == column && !self.attached.contains_key(volume)).count() as i64
+    }
 }
 
 /// A node with what it holds.

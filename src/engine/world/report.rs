@@ -1,7 +1,11 @@
 //! Read-only answers about the world for the edges.
 
-use crate::ids::GangIdx;
+use std::collections::BTreeSet;
+
+use crate::ids::{GangIdx, NodeIdx, TreeIdx};
 use crate::outcome::{DomainPath, GangReport, GangState, PodState};
+use crate::place::Solver;
+use crate::policy::Policy;
 use crate::world::model::{Gang, PlaceState, Pod};
 use crate::world::{DomainCapacity, NodeRoom, World};
 
@@ -71,6 +75,28 @@ impl World {
             (_, None, _) => PodState::Pending,
         };
         Some((state, pod.node.clone()))
+    }
+
+    /// UID of the gang of a pod.
+    #[must_use]
+    pub fn gang_of_pod(&self, uid: &str) -> Option<String> {
+        let pod = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref()?;
+        let gang = self.gang_by_key.get(&crate::world::apply::gang_key(&pod.facts)?)?;
+        Some(self.gangs[gang.at()].as_ref()?.facts.uid.clone())
+    }
+
+    /// Nodes that could take this pod alone now, by name: every rule of a node counts, queues and topology do not.
+    /// `None` for a pod that is not known.
+    pub fn feasible_nodes(&mut self, uid: &str) -> Option<BTreeSet<String>> {
+        let shape = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref()?.shape;
+        self.refresh_trees();
+        let mut rooms = std::mem::take(&mut self.rooms);
+        let policy = Policy::standard();
+        Solver::new(self, &mut rooms, &policy).ready(shape, TreeIdx(0));
+        let nodes = self.nodes.iter().enumerate().filter(|(at, _)| rooms.node_slots(shape, NodeIdx(*at as u32)) > 0);
+        let nodes = nodes.filter_map(|(_, node)| Some(node.as_ref()?.facts.name.clone())).collect();
+        self.rooms = rooms;
+        Some(nodes)
     }
 
     /// UID of the gang of a live pod that has a place, and the place: what `bound` counts.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Millis, ObjectKey};
 use crate::fit::tallies::Mark;
+use crate::fit::volumes::VolumeNeeds;
 use crate::ids::{GangIdx, NodeIdx, ShapeIdx, TermIdx};
 use crate::outcome::{Code, Reason};
 use crate::policy::Policy;
@@ -128,7 +129,7 @@ impl World {
         }
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.as_ref().map(|node| &node.facts)).collect();
         let shape = &self.shapes[idx.at()];
-        self.rooms.refresh(idx, shape, &Context { nodes: &nodes, trees: &self.trees });
+        self.rooms.refresh(idx, shape, &Context { nodes: &nodes, trees: &self.trees, volumes: &self.volumes });
         gains.iter().any(|gain| {
             let asked = match &gain.columns {
                 None => true,
@@ -196,12 +197,13 @@ impl World {
         waits.chain(ages).min()
     }
 
-    /// True when pods elsewhere decide where the shape fits: any event may help such a gang.
+    /// True when pods elsewhere, or claims and volumes, decide where the shape fits: any event may help such a gang.
     fn depends_on_others(&self, shape: ShapeIdx) -> bool {
         let shape = &self.shapes[shape.at()];
         let facts = &shape.facts;
         let avoided = |term: &TermIdx| self.rooms.tallies().total(Mark::Avoids(*term)) > 0;
         !(facts.pod_affinity.is_empty() && facts.pod_anti_affinity.is_empty() && facts.spread.is_empty())
+            || shape.volumes != VolumeNeeds::default()
             || shape.terms.member_of.iter().any(avoided)
     }
 

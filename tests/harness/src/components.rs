@@ -141,7 +141,23 @@ impl Setup<'_> {
 
     pub(crate) fn scheduler(&self) -> Result<Vec<String>> {
         let kubeconfig = self.kubeconfig("scheduler", &self.certificates.scheduler)?;
-        Ok(self.kubernetes_client(&kubeconfig))
+        let mut args = self.kubernetes_client(&kubeconfig);
+        if let Some(url) = &self.options.scheduler_extender {
+            // With a file the flags of the client and of leader election no longer count.
+            let config = serde_json::json!({
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": kubeconfig, "qps": 5_000, "burst": 5_000},
+                "leaderElection": {"leaderElect": false},
+                // Every node is looked at, not the first few that will do.
+                "percentageOfNodesToScore": 100,
+                "extenders": [{"urlPrefix": url, "filterVerb": "filter", "nodeCacheCapable": true}],
+            });
+            let path = self.dir.join("scheduler.yaml");
+            write(&path, &format!("{config:#}\n"))?; // JSON is YAML
+            args.push(flag("config", path.display()));
+        }
+        Ok(args)
     }
 
     fn kubernetes_client(&self, kubeconfig: &Path) -> Vec<String> {

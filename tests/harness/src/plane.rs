@@ -26,6 +26,8 @@ pub struct Options {
     pub apiserver_args: Vec<String>,
     /// Whether kube-scheduler runs too, for pods that name no other scheduler.
     pub scheduler: bool,
+    /// URL of an extender that kube-scheduler asks (`<url>/filter`) about the nodes that passed its own rules.
+    pub scheduler_extender: Option<String>,
     /// How long each component has to become ready.
     pub ready_timeout: Duration,
 }
@@ -37,6 +39,7 @@ impl Default for Options {
             runtime_config: Vec::new(),
             apiserver_args: Vec::new(),
             scheduler: false,
+            scheduler_extender: None,
             ready_timeout: Duration::from_secs(90),
         }
     }
@@ -193,6 +196,21 @@ impl ControlPlane {
     /// The components by name, with their process ids.
     pub fn pids(&self) -> Vec<(&'static str, u32)> {
         self.processes.pids()
+    }
+
+    /// Kills the API server, as a crash would.
+    pub fn kill_apiserver(&mut self) -> Result<()> {
+        self.processes.kill("kube-apiserver")
+    }
+
+    /// Starts the API server again after [`Self::kill_apiserver`], at the same
+    /// address and with all its data, and waits until it is ready.
+    pub async fn start_apiserver_again(&mut self) -> Result<()> {
+        self.processes.start_again("kube-apiserver")?;
+        let client = self.client().await?;
+        let options = Options::default();
+        self.ready("kube-apiserver", &options, || apiserver_ready(&client))
+            .await
     }
 
     /// Fails, with the end of its log, if a component has ended.

@@ -114,7 +114,7 @@ fn topology_key(field: &str, key: &str) -> Fields<()> {
 }
 
 /// A label selector; `None` stays `None` and matches nothing.
-fn selector(field: &str, written: Option<&WrittenSelector>) -> Fields<Option<LabelSelector>> {
+pub(in crate::cluster::convert) fn selector(field: &str, written: Option<&WrittenSelector>) -> Fields<Option<LabelSelector>> {
     let Some(written) = written else { return Ok(None) };
     let mut requirements: Vec<LabelRequirement> = written
         .match_labels
