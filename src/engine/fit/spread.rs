@@ -1,10 +1,11 @@
 //! Topology spread constraints, as plugins/podtopologyspread/{common,filtering}.go of
 //! kube-scheduler has them.
 //!
-//! Terminating pods do not count, and an empty selector counts no pod, though
-//! for every other rule it selects all. Domains come from nodes that have the
-//! labels of all hard constraints; with fewer of them than `minDomains` the
-//! emptiest one counts as empty.
+//! Terminating pods do not count. Domains come from nodes that have the labels of
+//! all hard constraints; with fewer of them than `minDomains` the emptiest one
+//! counts as empty. An empty selector counts every pod of the namespace, as the
+//! API says and as kube-scheduler does since kubernetes/kubernetes#141340; before,
+//! up to 1.36.3 at least, it counted none, so the constraint refused nothing.
 //!
 //! Constraints that a cluster adds by default for the pods of a Service are an
 //! option of that scheduler, soft, and not applied here.

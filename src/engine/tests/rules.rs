@@ -98,7 +98,7 @@ fn tolerating_a_cordon_does_not_tolerate_other_effects_of_its_taint() {
 }
 
 #[test]
-fn an_empty_spread_selector_counts_no_pod_and_refuses_nothing() {
+fn an_empty_spread_selector_counts_every_pod_and_none_at_all_counts_none() {
     let mut lab = Lab::new("b/r1: a; b/r2: c");
     for n in 0..3 {
         runs(&mut lab, &format!("run{n}"), "a", |_| {});
@@ -109,7 +109,7 @@ fn an_empty_spread_selector_counts_no_pod_and_refuses_nothing() {
     assert_eq!(lab.places("counts"), "-");
     lone(&mut lab, "all", |pod| pod.shape.spread.push(rule(Some(LabelSelector::default()))));
     lone(&mut lab, "none", |pod| pod.shape.spread.push(rule(None)));
-    assert_eq!((lab.places("all"), lab.places("none")), ("a".to_owned(), "a".to_owned()));
+    assert_eq!((lab.places("all"), lab.places("none")), ("-".to_owned(), "a".to_owned()));
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl World {
         let one = |term: &PodTerm| Term { who: vec![Who::of(term)], key: term.topology_key.clone(), live_only: false };
         let spread = |written: &SpreadFacts| Term {
             who: vec![Who {
-                selector: written.selector.clone().filter(|selector| !selector.requirements.is_empty()),
+                selector: written.selector.clone(),
                 namespaces: [facts.namespace.clone()].into(),
                 namespace_selector: None,
             }],
