@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Namespace of the Lease; by default that of the service account or of the kubeconfig's context.
     #[arg(long, env = "BERTH_LEASE_NAMESPACE")]
     lease_namespace: Option<String>,
+    /// Check every so many-th answer of the engine from the facts, with the others of its pass; 0: none.
+    #[arg(long, env = "BERTH_CHECK_EVERY", default_value_t = 256)]
+    check_every: u64,
     /// Log as JSON.
     #[arg(long, env = "BERTH_LOG_JSON")]
     log_json: bool,
@@ -230,7 +233,7 @@ async fn start(
     };
     let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health };
     let handle = tokio::runtime::Handle::current();
-    let scheduler = Scheduler::new(policy, wiring);
+    let scheduler = Scheduler::new(policy, wiring).check_every(arguments.check_every);
     let (ended_sender, ended) = tokio::sync::oneshot::channel::<()>();
     let engine = std::thread::Builder::new()
         .name("engine".to_owned())

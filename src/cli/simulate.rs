@@ -89,6 +89,10 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         runs.push((String::new(), cluster));
     }
     drop(placing);
+    for fault in runs.iter().flat_map(|(_, cluster)| &cluster.faults) {
+        complain(&format!("berth: a bug: the checker refuses an answer: {fault}"));
+        code = NO;
+    }
     let results: Vec<SimulationResult> = runs.iter().map(|(_, cluster)| SimulationResult::of(cluster)).collect();
     let clean = alone || results.last().is_none_or(|result| result.all_placed() && result.skipped.is_empty());
     print(arguments, &runs, results, out)?;

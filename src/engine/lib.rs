@@ -3,8 +3,9 @@
 //! `World::apply(event)` keeps the model, `schedule(&mut world, …)` decides.
 //! No IO, no clock, no async, no floats, no iteration over hash maps.
 //! Reading order: facts → outcome → policy → world → topology → fit → rooms →
-//! gang → place → schedule.
+//! gang → place → schedule. `check` says from the facts alone whether answers are true.
 
+pub mod check;
 pub mod facts;
 pub mod fit;
 mod gang;

@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use berth_engine::check;
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState};
+use berth_engine::outcome::{Code, Decision, GangReport, GangState, Outcome, PodState};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::bind::{Command, Ended, Victim};
 use crate::clock::now_millis;
@@ -73,8 +74,27 @@ pub struct Scheduler {
     looked_back: bool,
     wakeup: Option<Millis>,
     turns: u64,
+    sample: Sample,
     /// Start of the process: makes decision marks unique over restarts.
     epoch: Millis,
+}
+
+/// Which answers are checked: a count, no clock.
+#[derive(Debug, Default)]
+struct Sample {
+    /// Every so many-th; 0 is none.
+    every: u64,
+    /// Answers until the next.
+    left: u64,
+}
+
+impl Sample {
+    /// Counts these answers; true when one of them is to be checked.
+    fn is_due(&mut self, answers: u64) -> bool {
+        let is_due = self.every > 0 && answers > self.left;
+        self.left = if is_due { self.every.saturating_sub(1) } else { self.left.saturating_sub(answers) };
+        is_due
+    }
 }
 
 /// What the loop is joined to.
@@ -116,8 +136,16 @@ impl Scheduler {
             looked_back: false,
             wakeup: None,
             turns: 0,
+            sample: Sample::default(),
             epoch: now_millis(),
         }
+    }
+
+    /// Has every so many-th answer checked from the facts (0: none), with all others of its pass.
+    #[must_use]
+    pub fn check_every(mut self, answers: u64) -> Self {
+        self.sample = Sample { every: answers, left: 0 };
+        self
     }
 
     /// Runs until told to stop. Call it on a thread that may block.
@@ -260,11 +288,27 @@ impl Scheduler {
         self.metrics.pass_seconds.observe(started.elapsed().as_secs_f64());
         self.metrics.search_steps.inc_by(outcome.steps);
         self.wakeup = outcome.next_wakeup;
+        self.check(&outcome);
         for decision in outcome.decisions {
             self.hand_over(decision, now);
         }
         for gang in outcome.changed {
             self.flights.touch(gang);
+        }
+    }
+
+    /// Checks the answers of a pass when it is their turn. A wrong one is told; nothing else comes of it.
+    fn check(&mut self, outcome: &Outcome) {
+        let answers = (outcome.decisions.len() + outcome.changed.len()) as u64;
+        if !self.sample.is_due(answers) {
+            return;
+        }
+        let findings = check::pass(&self.world, &self.policy, outcome);
+        self.metrics.checks.inc_by(answers);
+        self.metrics.checks_undecided.inc_by(u64::from(findings.undecided));
+        for fault in findings.faults {
+            self.metrics.check_faults.inc();
+            error!(gang = %fault.gang.name, namespace = %fault.gang.namespace, fault = ?fault.kind, "the checker refuses an answer of the engine");
         }
     }
 
@@ -377,5 +421,18 @@ impl Scheduler {
             members.filter(|uid| waiting(uid)).cloned().collect()
         };
         self.writer.report(report, &pending);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sample;
+
+    #[test]
+    fn every_so_many_th_answer_is_checked() {
+        let mut sample = Sample { every: 3, left: 0 };
+        let due: Vec<bool> = [0, 1, 1, 1, 1, 0, 5, 1].into_iter().map(|answers| sample.is_due(answers)).collect();
+        assert_eq!(due, [false, true, false, false, true, false, true, false]);
+        assert!(!Sample::default().is_due(1_000), "none when none is asked for");
     }
 }

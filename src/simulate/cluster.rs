@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::{Queue, Topology};
+use berth_engine::check::{self, Fault};
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::Decision;
 use berth_engine::schedule::schedule;
@@ -74,6 +75,8 @@ pub struct Cluster {
     pub(super) rejections: BTreeMap<String, Rejection>,
     /// Decisions in the order they were taken.
     pub decisions: Vec<Decision>,
+    /// Answers of the engine that the checker refused: each is a bug of ours.
+    pub faults: Vec<Fault>,
     /// Next moment that the engine asked for.
     pub next_wakeup: Option<Millis>,
     /// Objects of kinds that play no part.
@@ -112,6 +115,7 @@ impl Cluster {
             has_queue: false,
             rejections: BTreeMap::new(),
             decisions: Vec::new(),
+            faults: Vec::new(),
             next_wakeup: None,
             ignored: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -522,6 +526,7 @@ impl Cluster {
             self.solve_micros += started.elapsed().as_micros();
             self.steps += outcome.steps;
             self.next_wakeup = outcome.next_wakeup;
+            self.faults.extend(check::pass(&self.world, &policy, &outcome).faults);
             if outcome.decisions.is_empty() {
                 return;
             }

@@ -33,6 +33,12 @@ pub struct Metrics {
     pub pass_seconds: Histogram,
     /// Search steps.
     pub search_steps: IntCounter,
+    /// Answers checked from the facts.
+    pub checks: IntCounter,
+    /// Checked answers that could not be judged.
+    pub checks_undecided: IntCounter,
+    /// Faults that the checker found.
+    pub check_faults: IntCounter,
     /// Gangs decided.
     pub gangs_decided: IntCounter,
     /// Bindings that ended, by result.
@@ -120,6 +126,9 @@ impl Metrics {
             passes: t.counter("berth_passes_total", "Passes of the engine")?,
             pass_seconds: t.seconds("berth_pass_seconds", "Time of one pass of the engine")?,
             search_steps: t.counter("berth_search_steps_total", "Steps of the placement search")?,
+            checks: t.counter("berth_checks_total", "Answers of the engine checked from the facts (--check-every)")?,
+            checks_undecided: t.counter("berth_checks_undecided_total", "Checked answers that the checker could not judge")?,
+            check_faults: t.counter("berth_check_faults_total", "Wrong answers that the checker found: each is a bug")?,
             gangs_decided: t.counter("berth_gangs_decided_total", "Placements decided, one a gang")?,
             bindings: t.counter_by("berth_bindings_total", "Bindings that ended, by result", "result")?,
             binding_seconds: t.seconds("berth_binding_seconds", "Time from decision to the end of a Binding")?,

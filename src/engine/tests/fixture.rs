@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::check;
 use crate::facts::*;
 use crate::outcome::{GangReport, Outcome};
 use crate::policy::Policy;
@@ -164,8 +165,14 @@ impl Lab {
         }
     }
 
+    /// One pass, every answer of which is checked.
     pub(crate) fn pass(&mut self) -> Outcome {
-        schedule(&mut self.world, &self.policy, self.now)
+        let before = self.world.fork();
+        let outcome = schedule(&mut self.world, &self.policy, self.now);
+        for findings in [check::decisions_from(&before, &self.policy, &outcome), check::pass(&self.world, &self.policy, &outcome)] {
+            assert_eq!(findings, check::Findings::default());
+        }
+        outcome
     }
 
     pub(crate) fn report(&self, gang: &str) -> GangReport {

@@ -201,6 +201,12 @@ impl World {
         }
     }
 
+    /// Labels of a namespace, as told; none when it is not known.
+    pub(crate) fn namespace_labels(&self, name: &str) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.registry.namespaces.get(name).unwrap_or(&NONE)
+    }
+
     /// Namespaces and their labels, as told.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = (&String, &BTreeMap<String, String>)> {
         self.registry.namespaces.iter()

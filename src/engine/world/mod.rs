@@ -165,6 +165,11 @@ impl World {
         events
     }
 
+    /// Amounts held on a node, one entry for each hold.
+    pub(crate) fn held_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a BTreeMap<String, i64>> {
+        self.holds.values().flatten().filter(move |(name, _)| name == node).map(|(_, amounts)| amounts)
+    }
+
     pub(crate) fn column(&mut self, name: &str) -> usize {
         match self.columns.iter().position(|column| column == name) {
             Some(at) => at,

@@ -87,8 +87,32 @@ impl Volumes {
         needs.waits.iter().any(|wait| wait.shared.is_some() || self.wide.contains_key(&wait.class))
     }
 
+    /// A claim.
+    #[must_use]
+    pub(crate) fn claim(&self, key: &ObjectKey) -> Option<&ClaimFacts> {
+        self.claims.get(key)
+    }
+
+    /// A volume.
+    #[must_use]
+    pub(crate) fn volume(&self, name: &str) -> Option<&VolumeFacts> {
+        self.volumes.get(name)
+    }
+
+    /// A storage class.
+    #[must_use]
+    pub(crate) fn class(&self, name: &str) -> Option<&StorageClassFacts> {
+        self.classes.get(name)
+    }
+
+    /// How many volumes of a driver a node takes, when it says so.
+    #[must_use]
+    pub(crate) fn limit(&self, node: &str, driver: &str) -> Option<u32> {
+        self.csi.get(node)?.limits.get(driver).copied()
+    }
+
     /// Driver and handle of a claim's volume, when it is one that counts.
-    fn attachment(&self, claim: &ClaimFacts) -> Option<(String, String)> {
+    pub(crate) fn attachment(&self, claim: &ClaimFacts) -> Option<(String, String)> {
         if let Some(volume) = claim.volume.as_ref().and_then(|name| self.volumes.get(name)) {
             return (!volume.driver.is_empty()).then(|| (volume.driver.clone(), volume.handle.clone()));
         }

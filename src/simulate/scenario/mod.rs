@@ -30,8 +30,16 @@ pub fn is_scenario(value: &Value) -> bool {
     text(value, "/kind") == "Scenario" && text(value, "/apiVersion").starts_with("berth.scheduler/")
 }
 
-/// Runs a scenario to its end or to the first unmet expectation.
+/// Runs a scenario to its end or to the first unmet expectation. Every answer on the way is checked, too.
 pub fn run(item: &Item, options: &Options) -> Result<Run, InputError> {
+    let mut run = expectations(item, options)?;
+    if let (None, Some(fault)) = (&run.unmet, run.cluster.faults.first()) {
+        run.unmet = Some(format!("the checker refuses an answer: {fault}"));
+    }
+    Ok(run)
+}
+
+fn expectations(item: &Item, options: &Options) -> Result<Run, InputError> {
     let place = &item.place;
     let scenario: Scenario =
         typed(&item.value, place).map_err(|skipped| refuse(place, &skipped.field, &skipped.message))?;

@@ -1,0 +1,103 @@
+//! The checker: says whether answers are true, from the facts alone.
+//!
+//! It shares no code with the solver and reads none of its caches (ledger, trees,
+//! counts, charges): places come from the pods, rooms from what nodes and pods
+//! say, domains from node labels. A decision must be legal (placement.md section
+//! 2); a proof beside a "no" must hold. It is slow and simple on purpose: tests
+//! run it on every answer, a scheduler on every so many.
+
+mod legal;
+mod order;
+mod scene;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::facts::ObjectKey;
+use crate::outcome::{Outcome, Rule};
+use crate::policy::Policy;
+use crate::world::World;
+use scene::Scene;
+
+/// Something in an answer that is not so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The gang that the answer is about.
+    pub gang: ObjectKey,
+    /// What is wrong.
+    pub kind: FaultKind,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// There is no such gang.
+    UnknownGang,
+    /// There is no such pod, or it is another one by now (its name).
+    UnknownPod(String),
+    /// There is no such node, or it is another one by now (its name).
+    UnknownNode(String),
+    /// The pod belongs to another gang or subgroup (its name).
+    WrongGroup(String),
+    /// The pod does not wait for a place: it has one, is gated, over, not ours, or holds a mistake (its name).
+    NotWaiting(String),
+    /// The pod is given two places (its name).
+    PlacedTwice(String),
+    /// The node refuses the pod, room aside (pod, rule).
+    Refused(String, Rule),
+    /// More is asked of a node than it has (node, resource).
+    Overfull(String, String),
+    /// Two pods on a node want one host port (node, port).
+    PortTaken(String, i32),
+    /// An anti-affinity, of the pod or of another, is hit (pod, topology key).
+    Repelled(String, String),
+    /// Affinity and spread constraints allow no order in which the pods could come.
+    NoOrder,
+    /// A claim of the pod is not served by what was chosen (pod, claim).
+    Claim(String, String),
+    /// Pods were placed, and this subgroup is below its minimum (empty: the gang).
+    BelowMinimum(String),
+    /// Live members are in several domains, or outside every domain, of a required level (subgroup, level).
+    Split(String, String),
+    /// The queue takes no work: it does not exist, or has queues below it.
+    QueueClosed(String),
+    /// A limit is passed (queue, `gpu`, `cpu` or `memory`).
+    OverLimit(String, &'static str),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gang {}/{}: {:?}", self.gang.namespace, self.gang.name, self.kind)
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// What is wrong; empty when all that was checked is true.
+    pub faults: Vec<Fault>,
+    /// Answers that could not be judged within the checker's own budget of steps.
+    pub undecided: u32,
+}
+
+/// Checks the decisions of a pass against the world as it was before the pass.
+#[must_use]
+pub fn decisions_from(before: &World, policy: &Policy, outcome: &Outcome) -> Findings {
+    play(Scene::new(before, policy, &BTreeSet::new()), outcome)
+}
+
+/// Checks the answers of the pass that just ended: decisions against the world with their places taken back.
+#[must_use]
+pub fn pass(after: &World, policy: &Policy, outcome: &Outcome) -> Findings {
+    let placements = outcome.decisions.iter().flat_map(|decision| &decision.placements);
+    let placed: BTreeSet<&str> = placements.map(|placement| placement.pod_uid.as_str()).collect();
+    play(Scene::new(after, policy, &placed), outcome)
+}
+
+fn play(mut scene: Scene<'_>, outcome: &Outcome) -> Findings {
+    let mut findings = Findings::default();
+    for decision in &outcome.decisions {
+        legal::decision(&mut scene, decision, &mut findings);
+    }
+    findings
+}
