@@ -1,7 +1,7 @@
 //! Reasons and fixes as sentences. A failure is data; this is where it becomes text, for every surface.
 
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, QueueBlock, Reason, Rule, Unit};
+use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, Proof, QueueBlock, Reason, Rule, Unit};
 
 /// Most rules that one sentence lists.
 const MAX_RULES: usize = 3;
@@ -159,6 +159,19 @@ fn thousandths(millis: i64) -> String {
         whole.to_string()
     } else {
         format!("{whole}.{part:03}").trim_end_matches('0').to_owned()
+    }
+}
+
+/// What stands behind a "no" that a search came to.
+#[must_use]
+pub fn proof(reason: &Reason) -> Option<String> {
+    match &reason.proof {
+        Some(Proof::Exhausted { steps }) => Some(format!("proven: every placement was tried, {steps} step{}", plural(*steps as i64))),
+        Some(Proof::TooFew { needed, ready, impossible, .. }) => Some(format!(
+            "proven: {needed} of {ready} subgroups are needed, and {} can't be placed",
+            impossible.len()
+        )),
+        Some(Proof::Stated | Proof::Counted(_)) | None => None,
     }
 }
 

@@ -290,7 +290,7 @@ impl Pass<'_> {
         let Some(gang) = self.world.gangs[idx.at()].as_ref() else {
             return Err(Reason::new(Code::NotEnoughPods));
         };
-        let blocked = self.admit(gang, item).err();
+        let blocked = self.admit(gang, self.least_charge(item)).err();
         if let Some(reason) = &blocked
             && reason.code != Code::QueueOverLimit {
                 return Err(reason.clone());
@@ -312,6 +312,12 @@ impl Pass<'_> {
                 Err((reason, false))
             }
             (Err(_), Some(reason)) => Err((reason, false)),
+            (Ok(plan), None) if item.has_choice() && self.admit(gang, self.charge(plan.pods())).is_err() => {
+                let mut reason = self.admit(gang, self.charge(plan.pods())).err().unwrap_or_else(|| Reason::new(Code::QueueOverLimit));
+                // Another choice among the subgroups might do.
+                reason.proof = None;
+                Err((reason, false))
+            }
             (Ok(plan), None) => {
                 let quality = solver.quality(item, &plan);
                 Ok((plan, quality))
@@ -335,14 +341,26 @@ impl Pass<'_> {
         })
     }
 
-    fn admit(&self, gang: &Gang, item: &Item) -> Result<(), Reason> {
-        let mut asked = [0_i64; 3];
-        for pod in item.all_pods() {
-            let Some(pod) = self.world.pods[pod.at()].as_ref() else { continue };
-            for (slot, amount) in self.world.charge_of(&pod.requests).into_iter().enumerate() {
-                asked[slot] = asked[slot].saturating_add(amount);
-            }
+    /// What any choice among the children asks of the queue.
+    fn least_charge(&self, item: &Item) -> [i64; 3] {
+        let mut least = self.charge(item.pods.iter().flat_map(|(_, pods)| pods));
+        let below: Vec<[i64; 3]> = item.children.iter().map(|child| self.least_charge(child)).collect();
+        for (slot, total) in least.iter_mut().enumerate() {
+            let mut asked: Vec<i64> = below.iter().map(|child| child[slot]).collect();
+            asked.sort_unstable();
+            *total = asked.iter().take(item.choose).fold(*total, |sum, amount| sum.saturating_add(*amount));
         }
+        least
+    }
+
+    fn charge<'p>(&self, pods: impl Iterator<Item = &'p PodIdx>) -> [i64; 3] {
+        let pods = pods.filter_map(|pod| self.world.pods[pod.at()].as_ref());
+        pods.map(|pod| self.world.charge_of(&pod.requests)).fold([0; 3], |sum, one| {
+            [0, 1, 2].map(|slot| i64::saturating_add(sum[slot], one[slot]))
+        })
+    }
+
+    fn admit(&self, gang: &Gang, asked: [i64; 3]) -> Result<(), Reason> {
         let block = |queue: &str| QueueBlock {
             queue: queue.to_owned(),
             resource: "",

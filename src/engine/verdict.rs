@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::fit::pod_affinity;
 use crate::fit::spread::Spread;
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
-use crate::outcome::{Code, Fix, FixKind, Reason, Rule, Unit};
+use crate::outcome::{Code, Counted, Fix, FixKind, Proof, Reason, Rule, Unit};
 use crate::place::task::{Bound, Item};
 use crate::place::{Failure, Region, Solver};
 use crate::topology::Tree;
@@ -17,12 +17,18 @@ use crate::topology::Tree;
 struct Nearest {
     domain: Option<DomainIdx>,
     has: u64,
+    /// Room of every candidate.
+    rooms: Vec<u64>,
 }
 
 impl Solver<'_> {
     /// The blocking reason of a task that could not be placed, with verified fixes.
     pub(crate) fn diagnose(&mut self, root: &Item, failure: Failure) -> Reason {
-        let mut reason = self.no_node(root).or_else(|| self.blocking(root)).unwrap_or_else(|| {
+        let exhausted = (failure == Failure::Impossible).then_some(Proof::Exhausted { steps: self.steps });
+        // What only the solver can count is a proof when it also tried everything, and none otherwise.
+        let found = self.no_node(root).or_else(|| self.blocking(root));
+        let found = found.filter(|reason| reason.proof.is_some() || exhausted.is_some());
+        let mut reason = found.unwrap_or_else(|| {
             let mut reason = Reason::new(match failure {
                 Failure::Impossible if self.coupled => Code::PodRulesUnmet,
                 Failure::Impossible => Code::SubgroupsDoNotFitTogether,
@@ -36,8 +42,42 @@ impl Solver<'_> {
             }
             reason
         });
+        if reason.proof.is_none() {
+            reason.proof = exhausted;
+        }
         self.add_fixes(root, &mut reason);
         reason
+    }
+
+    /// A count that can be made again from the facts: no volumes to choose or to attach, and no rules about other pods
+    /// that were answered beforehand.
+    fn countable(&self, item: &Item) -> bool {
+        item.all_shapes().iter().all(|idx| {
+            let shape = &self.shapes[idx.at()];
+            let needs = &shape.volumes;
+            let free_of_volumes = needs.waits.is_empty() && needs.private.is_empty() && needs.shared.is_empty();
+            let undrawn = shape.drawn_terms().next().is_none() || self.rooms.is_open(*idx);
+            free_of_volumes && undrawn
+        })
+    }
+
+    fn proof_by_count(&self, item: &Item, level: Option<String>, needs: u64, rooms: &[u64]) -> Option<Proof> {
+        let counted = Counted {
+            subgroup: item.name.clone(),
+            level,
+            unit: Unit::Pods,
+            size: 1,
+            needs: needs as u32,
+            domains: histogram(rooms),
+        };
+        self.countable(item).then_some(Proof::Counted(counted))
+    }
+
+    /// The cluster as one domain.
+    fn counted_everywhere(&mut self, item: &Item) -> Option<Proof> {
+        let room = self.room_in(item, TreeIdx(0), Tree::ROOT);
+        let needs: usize = item.least_demand().iter().map(|(_, n)| n).sum();
+        self.proof_by_count(item, None, needs as u64, &[room])
     }
 
     /// No node passes the rules of one of the shapes, room aside.
@@ -49,6 +89,7 @@ impl Solver<'_> {
                 let mut reason = Reason::new(Code::NoNodeMatches);
                 reason.needs = n as u32;
                 reason.refusals = self.refusals(shape, TreeIdx(0), Tree::ROOT);
+                reason.proof = self.counted_everywhere(root);
                 return Some(reason);
             }
         }
@@ -67,9 +108,27 @@ impl Solver<'_> {
             return Some(reason);
         }
         // With a choice among children, what blocks one of them blocks the gang only if too few are left.
-        let blocked: Vec<Reason> = item.children.iter().filter_map(|child| self.blocking(child)).collect();
-        let left = item.children.len() - blocked.len();
-        blocked.into_iter().next().filter(|_| left < item.choose)
+        let mut blocked: Vec<(String, Reason)> = Vec::new();
+        for child in &item.children {
+            blocked.extend(self.blocking(child).map(|reason| (child.name.clone(), reason)));
+        }
+        let ready = item.children.len();
+        if ready - blocked.len() >= item.choose {
+            return None;
+        }
+        let proofs: Option<Vec<(String, Proof)>> =
+            blocked.iter().map(|(name, reason)| Some((name.clone(), reason.proof.clone()?))).collect();
+        let too_few = proofs.map(|impossible| Proof::TooFew {
+            subgroup: item.name.clone(),
+            needed: item.choose as u32,
+            ready: ready as u32,
+            impossible,
+        });
+        let (_, mut reason) = blocked.into_iter().next()?;
+        if item.choose < ready {
+            reason.proof = too_few;
+        }
+        Some(reason)
     }
 
     fn domain_too_small(&mut self, item: &Item, bound: Bound) -> Option<Reason> {
@@ -99,6 +158,7 @@ impl Solver<'_> {
         }
         reason.has = nearest.has as u32;
         reason.best_domain = nearest.domain.map(|domain| self.trees[bound.tree.at()].path(domain));
+        reason.proof = self.proof_by_count(item, reason.level.clone(), least as u64, &nearest.rooms);
         self.add_evidence(item, bound.tree, depth, nearest.domain, &mut reason);
         Some(reason)
     }
@@ -113,11 +173,12 @@ impl Solver<'_> {
                 .collect(),
         };
         let live = if pinned.is_some() { item.live.len() as u64 } else { 0 };
-        let mut best = Nearest { domain: None, has: 0 };
+        let mut best = Nearest { domain: None, has: 0, rooms: Vec::new() };
         for domain in domains {
-            let has = live + self.room_in(item, tree, domain);
-            if best.domain.is_none() || has > best.has {
-                best = Nearest { domain: Some(domain), has };
+            let room = self.room_in(item, tree, domain);
+            best.rooms.push(room);
+            if best.domain.is_none() || live + room > best.has {
+                (best.domain, best.has) = (Some(domain), live + room);
             }
         }
         best
@@ -141,6 +202,7 @@ impl Solver<'_> {
                 reason.has = (slots + item.live.len() as u64) as u32;
                 reason.needs = (n + item.live.len()) as u32;
                 reason.refusals = self.refusals(shape, TreeIdx(0), Tree::ROOT);
+                reason.proof = self.counted_everywhere(item);
                 return Some(reason);
             }
         }
@@ -163,12 +225,14 @@ impl Solver<'_> {
         self.ready(uniform.shape, bound.tree);
         let tree = &self.trees[bound.tree.at()];
         let mut best: (u64, Option<DomainIdx>) = (0, None);
-        for candidate in &tree.by_depth[outer] {
+        let mut rooms = Vec::new();
+        for candidate in tree.by_depth[outer].iter().filter(|domain| !tree.domain(**domain).absent) {
             let held: u64 = tree.by_depth[depth]
                 .iter()
                 .filter(|domain| !tree.domain(**domain).absent && tree.contains(*candidate, **domain))
                 .map(|domain| self.rooms.domain_slots(uniform.shape, bound.tree, *domain) / size)
                 .sum();
+            rooms.push(held);
             if best.1.is_none() || held > best.0 {
                 best = (held, Some(*candidate));
             }
@@ -183,6 +247,11 @@ impl Solver<'_> {
         reason.best_domain = best.1.filter(|domain| *domain != Tree::ROOT).map(|domain| tree.path(domain));
         reason.has = best.0 as u32;
         reason.needs = wanted as u32;
+        let label = (outer > 0).then(|| tree.label(outer).to_owned());
+        if let Some(Proof::Counted(counted)) = self.proof_by_count(item, label, wanted, &rooms) {
+            let size = uniform.demand.size as u32;
+            reason.proof = Some(Proof::Counted(Counted { unit: Unit::Segments, size, ..counted }));
+        }
         self.add_evidence(item, bound.tree, depth, best.1, &mut reason);
         Some(reason)
     }
@@ -349,6 +418,15 @@ impl Solver<'_> {
         }
         None
     }
+}
+
+/// How many candidates have how much room, most room first.
+fn histogram(rooms: &[u64]) -> Vec<(u32, u32)> {
+    let mut counts: BTreeMap<std::cmp::Reverse<u64>, u32> = BTreeMap::new();
+    for room in rooms {
+        *counts.entry(std::cmp::Reverse(*room)).or_default() += 1;
+    }
+    counts.into_iter().map(|(room, n)| (room.0 as u32, n)).collect()
 }
 
 /// Replaces a hard level everywhere it is asked for.

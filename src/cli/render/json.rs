@@ -1,7 +1,7 @@
 //! A simulation's result as JSON: the stable interface that scripts read.
 
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{GangReport, GangState, PodState, Quality, QualityStatus, Reason, Unit};
+use berth_engine::outcome::{GangReport, GangState, PodState, Proof, Quality, QualityStatus, Reason, Unit};
 use serde_json::{Map, Value, json};
 
 use crate::explain;
@@ -143,12 +143,46 @@ fn quality(quality: &Quality) -> Value {
     value
 }
 
-fn reason(reason: &Reason) -> Value {
-    let unit = match reason.unit {
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
         Unit::Pods => "pods",
         Unit::Segments => "segments",
         Unit::Subgroups => "subgroups",
-    };
+    }
+}
+
+/// What makes a reason a proof.
+fn proof(proof: &Proof) -> Value {
+    match proof {
+        Proof::Stated => json!({"kind": "Stated"}),
+        Proof::Exhausted { steps } => json!({"kind": "Exhausted", "steps": steps}),
+        Proof::Counted(counted) => {
+            let domains = counted.domains.iter().map(|(has, count)| json!({"has": has, "count": count}));
+            json!({
+                "kind": "Counted",
+                "subGroup": counted.subgroup,
+                "level": counted.level,
+                "unit": unit_name(counted.unit),
+                "size": counted.size,
+                "needs": counted.needs,
+                "domains": domains.collect::<Vec<_>>(),
+            })
+        }
+        Proof::TooFew { subgroup, needed, ready, impossible } => {
+            let impossible = impossible.iter().map(|(name, found)| json!({"subGroup": name, "proof": self::proof(found)}));
+            json!({
+                "kind": "TooFew",
+                "subGroup": subgroup,
+                "needed": needed,
+                "ready": ready,
+                "impossible": impossible.collect::<Vec<_>>(),
+            })
+        }
+    }
+}
+
+fn reason(reason: &Reason) -> Value {
+    let unit = unit_name(reason.unit);
     let fixes = reason.fixes.iter().map(|fix| {
         let changes = json!([{"domain": explain::domain(&fix.domain), "count": fix.count, "target": fix.target}]);
         json!({"kind": fix.kind.name(), "message": explain::fix_text(fix), "verified": fix.verified, "changes": changes})
@@ -168,6 +202,7 @@ fn reason(reason: &Reason) -> Value {
         "fixes": fixes.collect::<Vec<_>>(),
     });
     if let Value::Object(map) = &mut value {
+        map.insert("proof".to_owned(), reason.proof.as_ref().map_or(Value::Null, proof));
         let mut put = |key: &str, text: Option<String>| {
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 map.insert(key.to_owned(), Value::String(text));

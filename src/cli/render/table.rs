@@ -131,6 +131,9 @@ fn pending(gang: &GangReport, paint: &Paint) -> String {
             &format!("{}: {}", reason.code_name(), explain::sentence(reason)),
             "    ",
         ));
+        if let Some(phrase) = explain::proof(reason) {
+            text.push_str(&wrapped(&phrase, "      "));
+        }
         for fix in reason.fixes.iter().skip(2) {
             text.push_str(&wrapped(&format!("or {}", explain::fix_text(fix)), "      "));
         }

@@ -225,7 +225,7 @@ impl<'a> Members<'a> {
 
     /// True when the members at or below are in one domain of the required level; a level that cannot be read is none
     /// where KAI ignores it.
-    fn together(&self, scene: &Scene<'a>, tree: &[Group<'a>], at: usize) -> bool {
+    pub(super) fn together(&self, scene: &Scene<'a>, tree: &[Group<'a>], at: usize) -> bool {
         let level = tree[at].constraint.required.as_deref().unwrap_or_default();
         let Some(topology) = scene.topology_of(tree, at) else { return scene.policy.compat_kai };
         let Some(level) = scene.level_of(topology, level) else { return false };

@@ -8,13 +8,14 @@
 
 mod legal;
 mod order;
+mod proof;
 mod scene;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::facts::ObjectKey;
-use crate::outcome::{Outcome, Rule};
+use crate::outcome::{Code, Outcome, Rule};
 use crate::policy::Policy;
 use crate::world::World;
 use scene::Scene;
@@ -63,7 +64,14 @@ pub enum FaultKind {
     QueueClosed(String),
     /// A limit is passed (queue, `gpu`, `cpu` or `memory`).
     OverLimit(String, &'static str),
+    /// A "no" that is said to be more than "not found", without a proof.
+    Unproven(Code),
+    /// The proof beside a "no" does not hold.
+    FalseProof(Code),
 }
+
+/// Most gangs whose reasons are checked after one pass: the ones that changed last.
+const MAX_REASONS: usize = 64;
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,12 +94,28 @@ pub fn decisions_from(before: &World, policy: &Policy, outcome: &Outcome) -> Fin
     play(Scene::new(before, policy, &BTreeSet::new()), outcome)
 }
 
-/// Checks the answers of the pass that just ended: decisions against the world with their places taken back.
+/// Checks the answers of the pass that just ended: decisions against the world with their places taken back, and the
+/// proofs beside reasons that changed.
 #[must_use]
 pub fn pass(after: &World, policy: &Policy, outcome: &Outcome) -> Findings {
     let placements = outcome.decisions.iter().flat_map(|decision| &decision.placements);
     let placed: BTreeSet<&str> = placements.map(|placement| placement.pod_uid.as_str()).collect();
-    play(Scene::new(after, policy, &placed), outcome)
+    let mut findings = Findings::default();
+    if !placed.is_empty() {
+        findings = play(Scene::new(after, policy, &placed), outcome);
+    }
+    let mut changed: Vec<&String> = outcome.changed.iter().rev().collect();
+    changed.dedup();
+    let told = changed.into_iter().filter_map(|uid| after.gang_by_uid(uid)).filter(|gang| !gang.reasons.is_empty());
+    let told: Vec<_> = told.take(MAX_REASONS).collect();
+    if !told.is_empty() {
+        let scene = Scene::new(after, policy, &BTreeSet::new());
+        let mut known = proof::Known::default();
+        for gang in told {
+            proof::reasons(&scene, &mut known, &gang.facts, &gang.reasons, &mut findings);
+        }
+    }
+    findings
 }
 
 fn play(mut scene: Scene<'_>, outcome: &Outcome) -> Findings {

@@ -222,8 +222,13 @@ impl Scene<'_> {
         keys.filter_map(|key| self.world.volumes.attachment(self.world.volumes.claim(&key)?)).collect()
     }
 
-    /// Node affinity and zones of bound volumes.
-    pub(super) fn refused_by_volumes(&self, pod: &PodFacts, node: &NodeFacts) -> Option<Rule> {
+    /// A claim of the pod keeps it from every node for now.
+    pub(super) fn blocked(&self, idx: PodIdx) -> bool {
+        self.world.pods[idx.at()].as_ref().is_some_and(|pod| !self.world.shapes[pod.shape.at()].volumes.blocked.is_empty())
+    }
+
+    /// What a pod's bound volumes ask of nodes: node affinity and zones.
+    pub(super) fn bound_volumes(&self, pod: &PodFacts) -> VolumeNeeds {
         let keys = pod.claims.iter().map(|name| ObjectKey::new(pod.namespace.clone(), name.clone()));
         let claims = keys.filter_map(|key| self.world.volumes.claim(&key)).filter(|claim| claim.bound);
         let volumes = claims.filter_map(|claim| self.world.volumes.volume(claim.volume.as_deref()?));
@@ -232,7 +237,12 @@ impl Scene<'_> {
             needs.node_terms.extend(volume.node_terms.clone());
             needs.zones.extend(zones(&volume.labels));
         }
-        fit::volumes::refusal(node, &needs)
+        needs
+    }
+
+    /// A bound volume is not reached from the node.
+    pub(super) fn refused_by_volumes(&self, pod: &PodFacts, node: &NodeFacts) -> Option<Rule> {
+        fit::volumes::refusal(node, &self.bound_volumes(pod))
     }
 }
 

@@ -39,6 +39,13 @@ pub(crate) struct Plan {
     pub proven: bool,
 }
 
+impl Plan {
+    /// Its pods.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &PodIdx> {
+        self.places.iter().map(|(pod, _)| pod)
+    }
+}
+
 /// Why there is no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {

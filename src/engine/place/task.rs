@@ -71,6 +71,11 @@ impl Item {
         all.filter(|(_, n)| *n > 0).collect()
     }
 
+    /// Some subgroup may be left out somewhere.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.choose < self.children.len() || self.children.iter().any(Self::has_choice)
+    }
+
     /// Every shape at or below, children that need not be chosen included.
     pub(crate) fn all_shapes(&self) -> Vec<ShapeIdx> {
         let mut shapes: Vec<ShapeIdx> = self.pods.iter().map(|(shape, _)| *shape).collect();

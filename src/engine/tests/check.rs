@@ -4,7 +4,7 @@ use super::coupled::{app, near, spread};
 use super::fixture::Lab;
 use crate::check::{FaultKind, decisions_from, pass};
 use crate::facts::*;
-use crate::outcome::{Outcome, Rule, VolumeChoice};
+use crate::outcome::{Code, Counted, GangState, Outcome, Proof, Reason, Rule, Unit, VolumeChoice};
 use crate::schedule::schedule;
 use crate::world::World;
 
@@ -305,4 +305,194 @@ fn a_pass_is_checked_without_a_copy_of_the_world() {
     let faults = pass(&case.lab.world, &case.lab.policy, &wrong).faults;
     assert_eq!(faults[0].kind, FaultKind::Split(String::new(), "rack".into()));
     assert_eq!(faults[0].to_string(), "gang ns/g: Split(\"\", \"rack\")");
+}
+
+/// A gang that can't be placed, with its one reason.
+fn refused(lab: &mut Lab) -> Reason {
+    let outcome = lab.pass();
+    assert!(outcome.decisions.is_empty());
+    lab.report("g").reasons[0].clone()
+}
+
+/// What the checker says of the gang when its reason is changed.
+fn told(lab: &Lab, change: impl FnOnce(&mut Reason)) -> Vec<FaultKind> {
+    let mut world = lab.world.fork();
+    let gang = world.gang_by_key[&ObjectKey::new("ns", "g")];
+    let uid = world.gangs[gang.at()].as_ref().unwrap().facts.uid.clone();
+    change(&mut world.gangs[gang.at()].as_mut().unwrap().reasons[0]);
+    let outcome = Outcome { changed: vec![uid], ..Outcome::default() };
+    pass(&world, &lab.policy, &outcome).faults.into_iter().map(|fault| fault.kind).collect()
+}
+
+fn counted(reason: &mut Reason) -> &mut Counted {
+    match reason.proof.as_mut().unwrap() {
+        Proof::Counted(counted) => counted,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_no_is_proven_by_counting_and_the_count_is_made_again() {
+    let mut lab = Lab::new("b1/r1: a b; b1/r2: c d e; b2/r1: f");
+    lab.gang("g", 4, 8, "rack", "");
+    let mut reason = refused(&mut lab);
+    assert_eq!(reason.code, Code::RequiredDomainTooSmall);
+    assert_eq!(*counted(&mut reason), Counted {
+        subgroup: String::new(),
+        level: Some("rack".into()),
+        unit: Unit::Pods,
+        size: 1,
+        needs: 4,
+        domains: vec![(3, 1), (2, 1), (1, 1)],
+    });
+    let code = Code::RequiredDomainTooSmall;
+    assert_eq!(told(&lab, |_| {}), []);
+    assert_eq!(told(&lab, |reason| reason.proof = None), [FaultKind::Unproven(code)]);
+    let wrong: [fn(&mut Counted); 7] = [
+        |counted| counted.needs = 5,
+        |counted| counted.domains[0].0 = 2,
+        |counted| counted.domains[0].0 = 4,
+        |counted| counted.domains.truncate(2),
+        |counted| counted.level = Some("block".into()),
+        |counted| counted.level = None,
+        |counted| counted.subgroup = "other".into(),
+    ];
+    for (n, change) in wrong.into_iter().enumerate() {
+        assert_eq!(told(&lab, |reason| change(counted(reason))), [FaultKind::FalseProof(code)], "change {n}");
+    }
+    assert_eq!(told(&lab, |reason| reason.proof = Some(Proof::Stated)), [FaultKind::FalseProof(code)]);
+    // One more node, and the proof holds no longer.
+    let mut grown = lab.world.fork();
+    grown.apply(Event::NodeUpsert(Lab::node_facts("g", &["b1", "r2"], 8)), 0).unwrap();
+    lab.world = grown;
+    assert_eq!(told(&lab, |_| {}), [FaultKind::FalseProof(code)]);
+}
+
+#[test]
+fn segments_are_counted_in_whole_ones() {
+    let mut lab = Lab::new("z/b/r1: a b c d e f; z/b/r2: g h i; z/b/r3: j k l");
+    let groups: Vec<_> = ["s0", "s1", "s2"].iter().map(|name| (*name, 4, 8, "rack", "")).collect();
+    lab.groups("g", ("zone", ""), &groups);
+    let mut reason = refused(&mut lab);
+    let found = counted(&mut reason).clone();
+    assert_eq!((found.unit, found.size, found.needs, found.domains), (Unit::Segments, 4, 3, vec![(1, 1)]));
+    let code = Code::RequiredDomainTooSmall;
+    assert_eq!(told(&lab, |reason| counted(reason).size = 3), [FaultKind::FalseProof(code)]);
+    assert_eq!(told(&lab, |reason| counted(reason).needs = 4), [FaultKind::FalseProof(code)]);
+}
+
+#[test]
+fn of_subgroups_of_which_some_are_needed_too_few_are_left() {
+    let mut lab = Lab::new("b1/r1: a b; b1/r2: c d");
+    lab.groups("g", ("", ""), &[("s0", 3, 8, "rack", ""), ("s1", 1, 8, "rack", ""), ("s2", 3, 4, "node", "")]);
+    let mut facts = Lab::gang_facts("g", 1, Lab::constraint("", ""));
+    facts.subgroups = [("s0", 3), ("s1", 1), ("s2", 5)]
+        .map(|(name, min)| SubgroupFacts {
+            name: name.into(),
+            min_member: Some(min),
+            constraint: Lab::constraint("rack", ""),
+            ..SubgroupFacts::default()
+        })
+        .to_vec();
+    (facts.min_member, facts.min_subgroup) = (None, Some(2));
+    for index in 0..5 {
+        lab.send(Event::PodUpsert(Lab::pod_facts("g", Some("s2"), index, 4)));
+    }
+    lab.send(Event::GangUpsert(facts));
+    let reason = refused(&mut lab);
+    let Some(Proof::TooFew { needed, ready, impossible, .. }) = &reason.proof else { panic!("{:?}", reason.proof) };
+    assert_eq!((*needed, *ready, impossible.len()), (2, 3, 2));
+    let false_proof = [FaultKind::FalseProof(reason.code)];
+    let edit = |change: fn(&mut Vec<(String, Proof)>)| {
+        told(&lab, |reason| match reason.proof.as_mut() {
+            Some(Proof::TooFew { impossible, .. }) => change(impossible),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(edit(|_| {}), []);
+    assert_eq!(edit(|impossible| impossible.truncate(1)), false_proof);
+    assert_eq!(edit(|impossible| impossible[1] = impossible[0].clone()), false_proof);
+    assert_eq!(edit(|impossible| impossible[0].0 = "s1".into()), false_proof);
+    // Of two that are left out, one alone is no proof for the gang.
+    let Proof::Counted(first) = impossible[0].1.clone() else { panic!() };
+    assert_eq!(told(&lab, |reason| reason.proof = Some(Proof::Counted(first))), false_proof);
+}
+
+#[test]
+fn what_the_search_did_not_finish_is_no_proof() {
+    let mut lab = Lab::new("b/r1: a b c d e; b/r2: f g h i j; b/r3: k l m n o");
+    lab.groups("g", ("", ""), &[("s0", 3, 8, "rack", ""), ("s1", 4, 8, "rack", ""), ("s2", 3, 8, "rack", ""), ("s3", 4, 4, "rack", "")]);
+    lab.busy("a", 4);
+    lab.busy("f", 8);
+    let mut strict = lab.world.fork();
+    lab.policy.search_steps = 2;
+    let reason = refused(&mut lab);
+    assert_eq!((reason.code, reason.proof), (Code::NotFoundWithinBudget, None));
+    let claim = |reason: &mut Reason| reason.proof = Some(Proof::Exhausted { steps: 2 });
+    assert_eq!(told(&lab, claim), [FaultKind::FalseProof(Code::NotFoundWithinBudget)]);
+    std::mem::swap(&mut lab.world, &mut strict);
+    lab.policy.search_steps = 20_000;
+    lab.pass();
+    let report = lab.report("g");
+    assert!(report.state == GangState::Placed || report.reasons[0].proof.is_some(), "{report:?}");
+}
+
+#[test]
+fn limits_hold_for_the_subgroups_that_are_chosen() {
+    let mut lab = Lab::new("b1/r1: a b");
+    let gpu = QueueAmount { limit_millis: Some(8_000), ..QueueAmount::UNLIMITED };
+    lab.send(Event::QueueUpsert(QueueFacts {
+        uid: "q".into(),
+        name: "default-queue".into(),
+        parent: None,
+        priority: 100,
+        created: 0,
+        gpu,
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
+    }));
+    // The small one fits nowhere, the large one fits and passes the limit.
+    lab.groups("g", ("", ""), &[("s0", 1, 1, "", ""), ("s1", 2, 8, "", "")]);
+    let mut facts = lab.world.gangs[lab.world.gang_by_key[&ObjectKey::new("ns", "g")].at()].as_ref().unwrap().facts.clone();
+    facts.min_subgroup = Some(1);
+    lab.send(Event::GangUpsert(facts));
+    let mut pod = Lab::pod_facts("g", Some("s0"), 0, 1);
+    pod.shape.node_selector.insert("rack".into(), "r9".into());
+    lab.send(Event::PodUpsert(pod));
+    let reason = refused(&mut lab);
+    assert_eq!((reason.code, reason.proof), (Code::QueueOverLimit, None));
+    // A limit that every choice passes is a proof, with the least that is asked for.
+    let mut lab = Lab::new("b1/r1: a b");
+    let none = QueueAmount { limit_millis: Some(0), ..QueueAmount::UNLIMITED };
+    let queue = QueueFacts {
+        uid: "q".into(),
+        name: "default-queue".into(),
+        parent: None,
+        priority: 100,
+        created: 0,
+        gpu: none,
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
+    };
+    lab.send(Event::QueueUpsert(queue));
+    lab.gang("g", 2, 4, "", "");
+    assert_eq!(refused(&mut lab).proof, Some(Proof::Stated));
+    let asked = |by: i64| move |reason: &mut Reason| reason.queue.as_mut().unwrap().asked_millis = by;
+    assert_eq!(told(&lab, asked(8_000)), []);
+    assert_eq!(told(&lab, asked(9_000)), [FaultKind::FalseProof(Code::QueueOverLimit)]);
+}
+
+#[test]
+fn what_a_gang_states_of_itself_is_looked_up() {
+    let mut lab = Lab::new("b1/r1: a b; b1/r2: c");
+    lab.gang("g", 2, 8, "rack", "");
+    lab.send(Event::PodDelete("g-1".into()));
+    assert_eq!(refused(&mut lab).code, Code::NotEnoughPods);
+    assert_eq!(told(&lab, |_| {}), []);
+    assert_eq!(told(&lab, |reason| reason.code = Code::AlreadySplit), [FaultKind::FalseProof(Code::AlreadySplit)]);
+    assert_eq!(told(&lab, |reason| reason.code = Code::QueueNotFound), []);
+    assert_eq!(told(&lab, |reason| reason.code = Code::QueueNotLeaf), [FaultKind::FalseProof(Code::QueueNotLeaf)]);
+    lab.send(Event::PodUpsert(Lab::pod_facts("g", None, 1, 8)));
+    let stale = told(&lab, |_| {});
+    assert_eq!(stale, [FaultKind::FalseProof(Code::NotEnoughPods)]);
 }

@@ -22,6 +22,11 @@ impl World {
         self.gang_by_uid.get(uid).and_then(|idx| self.report(*idx))
     }
 
+    /// A gang by UID.
+    pub(crate) fn gang_by_uid(&self, uid: &str) -> Option<&Gang> {
+        self.gang_by_uid.get(uid).and_then(|idx| self.gangs[idx.at()].as_ref())
+    }
+
     fn report(&self, idx: GangIdx) -> Option<GangReport> {
         let gang = self.gangs[idx.at()].as_ref()?;
         let members: Vec<&Pod> = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).collect();
