@@ -76,6 +76,8 @@ pub enum QualityStatus {
 pub struct Quality {
     /// Proof status.
     pub status: QualityStatus,
+    /// `Optimal` speaks of every line of the order; else of the containing domain and the number of domains used.
+    pub whole_order: bool,
     /// Score in thousandths: 1000 means nothing better exists.
     pub score_millis: u32,
     /// The topology that was used; empty when none.
@@ -93,7 +95,8 @@ pub struct LevelQuality {
     pub level: String,
     /// Domains touched.
     pub domains: u32,
-    /// No placement of this gang can touch fewer inside the containing domain.
+    /// No placement of this gang can touch fewer inside the containing domain, and (where the proof speaks of the whole
+    /// order) none that is as good in what comes before.
     pub lower_bound: u32,
 }
 

@@ -197,6 +197,18 @@ impl Tree {
         path
     }
 
+    /// True when two domains have the same shape: as many domains of as many nodes, level by level.
+    #[must_use]
+    pub fn alike(&self, a: DomainIdx, b: DomainIdx) -> bool {
+        let (first, second) = (self.domain(a), self.domain(b));
+        let (below, other) = (self.children(a), self.children(b));
+        first.depth == second.depth
+            && first.absent == second.absent
+            && first.end - first.start == second.end - second.start
+            && below.len() == other.len()
+            && below.iter().zip(other).all(|(a, b)| self.alike(*a, *b))
+    }
+
     /// True when `inner` is `outer` or below it.
     #[must_use]
     pub fn contains(&self, outer: DomainIdx, inner: DomainIdx) -> bool {

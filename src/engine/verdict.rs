@@ -45,7 +45,10 @@ impl Solver<'_> {
         if reason.proof.is_none() {
             reason.proof = exhausted;
         }
+        // Whether a change would do is asked, not how well.
+        self.refines = false;
         self.add_fixes(root, &mut reason);
+        self.refines = true;
         reason
     }
 

@@ -131,7 +131,12 @@ fn quality(quality: &Quality) -> Value {
         .iter()
         .map(|level| json!({"level": level.level, "domains": level.domains, "lowerBound": level.lower_bound}));
     let score = f64::from(quality.score_millis) / 1000.0;
-    let mut value = json!({"status": status, "objective": "kai", "score": score, "levels": levels.collect::<Vec<_>>()});
+    let proven = match quality.status {
+        QualityStatus::Optimal if quality.whole_order => json!("order"),
+        QualityStatus::Optimal => json!("domains"),
+        QualityStatus::Bounded | QualityStatus::Unknown => Value::Null,
+    };
+    let mut value = json!({"status": status, "proven": proven, "objective": "kai", "score": score, "levels": levels.collect::<Vec<_>>()});
     if quality.status == QualityStatus::Bounded
         && let Value::Object(map) = &mut value
     {

@@ -87,7 +87,7 @@ fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
         gang.bound,
         gang.pods
     );
-    text.push_str(quality_word(gang));
+    text.push_str(&quality_word(gang));
     text.push('\n');
     draw(&Domain::of(gang, pods), &mut text, "  ");
     text.push('\n');

@@ -50,11 +50,18 @@ pub(super) fn state_word(state: GangState) -> &'static str {
 }
 
 /// How good the placement is, as the end of a sentence.
-pub(super) fn quality_word(gang: &GangReport) -> &'static str {
-    match gang.quality.as_ref().map(|quality| quality.status) {
-        Some(QualityStatus::Optimal) => ", nothing better exists",
-        Some(QualityStatus::Bounded) => ", near the best",
-        Some(QualityStatus::Unknown) | None => "",
+pub(super) fn quality_word(gang: &GangReport) -> String {
+    let Some(quality) = &gang.quality else { return String::new() };
+    match quality.status {
+        QualityStatus::Optimal if quality.whole_order => ", nothing better exists".to_owned(),
+        QualityStatus::Optimal => ", no fewer domains will do".to_owned(),
+        QualityStatus::Bounded => {
+            let level = quality.levels.iter().find(|level| level.domains > level.lower_bound);
+            level.map_or_else(String::new, |level| {
+                format!(", {} domains of {}, {} at the least", level.domains, level.level, level.lower_bound)
+            })
+        }
+        QualityStatus::Unknown => String::new(),
     }
 }
 

@@ -8,10 +8,13 @@ use crate::place::{Region, Solver};
 
 /// requested / free as an exact fraction; larger is tighter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ratio {
+pub(crate) struct Ratio {
     requested: i64,
     free: i64,
 }
+
+/// Room for all that waits where it can't be left later; depth; room for it here; tightness.
+pub(crate) type Rank = (Reverse<u64>, Reverse<usize>, Reverse<u64>, Reverse<Ratio>);
 
 impl Ord for Ratio {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -30,6 +33,11 @@ impl PartialOrd for Ratio {
 impl Solver<'_> {
     /// Domains that could hold the item, in the order they are to be tried.
     pub(crate) fn candidates(&mut self, item: &Item, bound: Bound, region: &Region) -> Vec<DomainIdx> {
+        self.ranked(item, bound, region).into_iter().map(|(_, domain)| domain).collect()
+    }
+
+    /// The same with their ranks: equal ones are told apart by what comes inside them.
+    pub(crate) fn ranked(&mut self, item: &Item, bound: Bound, region: &Region) -> Vec<(Rank, DomainIdx)> {
         let (demand, least) = (item.demand(), item.least_demand());
         let base = region.in_tree(bound.tree);
         let base_depth = self.trees[bound.tree.at()].domain(base).depth;
@@ -40,22 +48,20 @@ impl Solver<'_> {
         }
         let mut found = Vec::new();
         for depth in (highest..=lowest).rev() {
-            let mut layer: Vec<(Reverse<u64>, Reverse<u64>, Reverse<Ratio>, DomainIdx)> = Vec::new();
-            let domains = std::mem::take(&mut self.layer(bound.tree, base, depth));
+            let domains = self.layer(bound.tree, base, depth);
+            self.work += domains.len() as u64;
             for domain in domains {
                 if !self.could_hold(item, &least, region, bound.tree, domain) {
                     continue;
                 }
                 let (kept, here) = self.room_for_waiting(item, &demand, region, bound, highest, domain);
                 let tightness = self.tightness(&demand, bound.tree, domain);
-                layer.push((Reverse(kept), Reverse(here), Reverse(tightness), domain));
+                // Room for all that waits comes before depth.
+                found.push(((Reverse(kept), Reverse(depth), Reverse(here), Reverse(tightness)), domain));
             }
-            layer.sort_unstable();
-            found.extend(layer.into_iter().map(|(kept, _, _, domain)| (kept, domain)));
         }
-        // Stable: within equal room for all that waits, deeper levels stay first.
-        found.sort_by_key(|(kept, _)| *kept);
-        found.into_iter().map(|(_, domain)| domain).collect()
+        found.sort_unstable();
+        found
     }
 
     /// Domains at a depth inside another, absent ones left out.

@@ -16,6 +16,12 @@ pub(crate) trait Cost: Copy + Ord {
     fn plus(self, other: Self) -> Self;
     /// `value` at a bit offset counted from the least significant end.
     fn component(value: u64, offset: u32) -> Self;
+    /// `width` bits from a bit offset on.
+    fn read(self, offset: u32, width: u32) -> u64;
+}
+
+fn bits(word: u128, offset: u32, width: u32) -> u64 {
+    (word >> offset) as u64 & 1_u64.checked_shl(width).map_or(u64::MAX, |top| top - 1)
 }
 
 impl Cost for u128 {
@@ -27,6 +33,9 @@ impl Cost for u128 {
     }
     fn component(value: u64, offset: u32) -> Self {
         u128::from(value) << offset
+    }
+    fn read(self, offset: u32, width: u32) -> u64 {
+        bits(self, offset, width)
     }
 }
 
@@ -50,6 +59,9 @@ impl Cost for Wide {
         words[7 - (offset / 128) as usize] = u128::from(value) << (offset % 128);
         Wide(words)
     }
+    fn read(self, offset: u32, width: u32) -> u64 {
+        bits(self.0[7 - (offset / 128) as usize], offset % 128, width)
+    }
 }
 
 /// Bit offsets of the components, most significant first.
@@ -57,6 +69,8 @@ impl Cost for Wide {
 pub(crate) struct Layout {
     /// Offset by component.
     pub offsets: Vec<u32>,
+    /// Width by component.
+    widths: Vec<u32>,
     /// Bits used in all.
     pub bits: u32,
 }
@@ -65,6 +79,7 @@ impl Layout {
     /// Lays out components given the largest sum each can reach.
     pub(crate) fn new(largest: &[u64]) -> Self {
         let mut offsets = vec![0; largest.len()];
+        let mut widths = vec![0; largest.len()];
         let mut at = 0;
         for (component, bound) in largest.iter().enumerate().rev() {
             let width = 64 - bound.leading_zeros();
@@ -72,9 +87,14 @@ impl Layout {
             if at % 128 + width > 127 {
                 at = at.next_multiple_of(128);
             }
-            offsets[component] = at;
+            (offsets[component], widths[component]) = (at, width);
             at += width;
         }
-        Self { offsets, bits: at }
+        Self { offsets, widths, bits: at }
+    }
+
+    /// The components of a cost, most significant first: costs of different layouts compare by them.
+    pub(crate) fn unpack<C: Cost>(&self, cost: C) -> Vec<u64> {
+        self.offsets.iter().zip(&self.widths).map(|(offset, width)| cost.read(*offset, *width)).collect()
     }
 }

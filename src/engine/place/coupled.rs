@@ -143,7 +143,7 @@ impl Solver<'_> {
             };
             frame.next += 1;
             self.steps += 1;
-            if self.steps > self.policy.search_steps {
+            if self.steps > self.limit {
                 while let Some(last) = taken.pop() {
                     self.take_back(&mut board, last);
                 }

@@ -106,8 +106,8 @@ pub(crate) struct Chosen {
 /// How a solve ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The best placement inside the domain.
-    Best(Chosen),
+    /// The best placement inside the domain, with its cost: comparable between domains of one depth.
+    Best(Chosen, Vec<u64>),
     /// There is none.
     Impossible,
     /// Too large for the tables.
@@ -244,6 +244,7 @@ impl<'a, C: Cost> Run<'a, C> {
         if !table.dims.holds(wanted) || table.cost[table.dims.at(wanted)] == C::NONE {
             return Answer::Impossible;
         }
+        let cost = self.layout.unpack(table.cost[table.dims.at(wanted)]);
         let mut chosen = Chosen::default();
         if self.segmented() {
             self.collect(self.instance.top, &table, table.dims.at(wanted), &mut chosen);
@@ -252,7 +253,7 @@ impl<'a, C: Cost> Run<'a, C> {
             self.collect_pods(self.instance.top, &table, wanted, &mut pods, &mut chosen.guests);
             self.cut(&mut pods.into_iter(), demand.segments, demand.short > 0, &mut chosen);
         }
-        Answer::Best(chosen)
+        Answer::Best(chosen, cost)
     }
 
     /// The whole demand as a state above the preferred depth.

@@ -5,17 +5,21 @@
 //! on one tree, the exact solver computes the best placement in the best
 //! domain (`exact`). Otherwise a complete search with backtracking over
 //! siblings looks for a legal one within a budget of steps (`search`), down to
-//! single pods (`coupled`) where pods depend on each other or differ.
+//! single pods (`coupled`) where pods depend on each other or differ, and goes on
+//! while lower bounds leave something to hope for (`refine`, `bounds`).
 //! Plans are tried on the ledger and always rolled back: only `commit` in
 //! `schedule` changes the world.
 
+mod bounds;
 pub(crate) mod build;
 pub(crate) mod candidates;
 mod collect;
 mod cost;
 mod coupled;
 pub(crate) mod exact;
+mod fill;
 pub(crate) mod quality;
+mod refine;
 pub(crate) mod search;
 mod state;
 pub(crate) mod task;
@@ -35,8 +39,10 @@ pub(crate) struct Plan {
     pub places: Vec<(PodIdx, NodeIdx)>,
     /// The tree and domain that line 1 chose for the outermost constrained subgroup.
     pub containing: (TreeIdx, DomainIdx),
-    /// Nothing better exists for the objective.
+    /// Nothing better exists for the objective, in any line of its order.
     pub proven: bool,
+    /// No domain that comes before the containing one holds the task.
+    pub settled: bool,
 }
 
 impl Plan {
@@ -98,6 +104,12 @@ pub(crate) struct Solver<'a> {
     pub default_tree: TreeIdx,
     /// Steps used by the search so far in this solve.
     pub steps: u64,
+    /// Steps at which the search ends.
+    pub limit: u64,
+    /// Nodes and domains looked at, roughly.
+    pub work: u64,
+    /// Goes on after a first plan; not where only the answer matters.
+    pub refines: bool,
     /// Rules of the task's pods depend on where its other pods go, beyond one node.
     pub coupled: bool,
 }
@@ -120,6 +132,9 @@ impl<'a> Solver<'a> {
             policy,
             default_tree,
             steps: 0,
+            limit: policy.search_steps,
+            work: 0,
+            refines: true,
             coupled: false,
         }
     }

@@ -9,11 +9,14 @@
 //! no proof when it finds nothing and there are several leaves or shapes. Then,
 //! and at once where pods depend on each other, leaves only get their regions,
 //! and all pods are placed together at the end (`coupled`): that is complete.
+//! A plan found is then refined (`refine`), by the same search with a bar to beat.
 
 use std::collections::BTreeSet;
 
-use crate::ids::{DomainIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
-use crate::place::exact::{Answer, Demand, Instance};
+use crate::ids::{DomainIdx, NodeIdx, PodIdx, TreeIdx};
+use crate::place::candidates::Rank;
+use crate::place::exact::{Answer, Chosen, Instance, Spot};
+use crate::place::refine::Bar;
 use crate::place::task::{Bound, Item, Uniform};
 use crate::place::{Failure, Plan, Region, Solver};
 use crate::topology::Tree;
@@ -34,50 +37,65 @@ impl Solver<'_> {
             .map_or(self.default_tree, |bound| bound.tree);
         let region = Region::default();
         let domains = match root.bound {
-            Some(bound) => self.candidates(root, bound, &region),
-            None => vec![Tree::ROOT],
+            Some(bound) => self.ranked(root, bound, &region).into_iter().map(|(rank, domain)| (Some(rank), domain)).collect(),
+            None => vec![(None, Tree::ROOT)],
         };
-        for domain in domains {
-            self.steps += 1;
+        let counted = self.counted_levels(tree, root.bound);
+        let mut best: Option<(Option<Rank>, Vec<u64>, DomainIdx, Chosen)> = None;
+        // Of domains of one rank the best inside counts; equals of one that was solved are no better.
+        let mut solved: Vec<(DomainIdx, Vec<Spot>)> = Vec::new();
+        for (rank, domain) in domains {
+            if best.as_ref().is_some_and(|(other, ..)| *other != rank) {
+                break;
+            }
             let mut spots = self.spots(uniform.shape, &region, tree, domain, &root.live);
             if let Some((guest, pods)) = &uniform.guests {
                 self.add_guests(&mut spots, (uniform.shape, *guest), pods.len(), (tree, domain));
             }
-            let instance = Instance {
-                tree: &self.trees[tree.at()],
-                top: domain,
-                spots: &spots,
-                counted: self.counted(tree, root.bound),
-                strategy: self.strategy(uniform.shape),
-            };
+            let entry = &self.trees[tree.at()];
+            if solved.iter().any(|(other, seen)| *seen == spots && entry.alike(*other, domain)) {
+                continue;
+            }
+            self.steps += 1;
+            let instance =
+                Instance { tree: entry, top: domain, spots: &spots, counted, strategy: self.strategy(uniform.shape) };
             match instance.solve(&uniform.demand) {
                 Answer::TooLarge => return None,
                 Answer::Impossible => {}
-                Answer::Best(chosen) => {
-                    let order = &self.trees[tree.at()].order;
-                    let mut places = Vec::with_capacity(uniform.demand.pods());
-                    let mut put = |pods: &[PodIdx], positions: &[usize]| {
-                        for (pod, position) in pods.iter().zip(positions) {
-                            places.push((*pod, order[*position]));
-                        }
-                    };
-                    for (pods, positions) in uniform.segments.iter().zip(&chosen.segments) {
-                        put(pods, positions);
+                Answer::Best(chosen, cost) => {
+                    if best.as_ref().is_none_or(|(_, other, ..)| cost < *other) {
+                        best = Some((rank, cost, domain, chosen));
                     }
-                    put(&uniform.short, &chosen.short);
-                    put(&uniform.loose, &chosen.loose);
-                    if let Some((_, pods)) = &uniform.guests {
-                        put(pods, &chosen.guests);
-                    }
-                    return Some(Ok(Plan { places, containing: (tree, domain), proven: true }));
                 }
             }
+            solved.push((domain, spots));
         }
-        Some(Err(Failure::Impossible))
+        let Some((_, _, domain, chosen)) = best else { return Some(Err(Failure::Impossible)) };
+        Some(Ok(self.plan_of(uniform, (tree, domain), &chosen)))
+    }
+
+    /// Pods in rank order take the positions chosen.
+    fn plan_of(&self, uniform: &Uniform, containing: (TreeIdx, DomainIdx), chosen: &Chosen) -> Plan {
+        let order = &self.trees[containing.0.at()].order;
+        let mut places = Vec::with_capacity(uniform.demand.pods());
+        let mut put = |pods: &[PodIdx], positions: &[usize]| {
+            for (pod, position) in pods.iter().zip(positions) {
+                places.push((*pod, order[*position]));
+            }
+        };
+        for (pods, positions) in uniform.segments.iter().zip(&chosen.segments) {
+            put(pods, positions);
+        }
+        put(&uniform.short, &chosen.short);
+        put(&uniform.loose, &chosen.loose);
+        if let Some((_, pods)) = &uniform.guests {
+            put(pods, &chosen.guests);
+        }
+        Plan { places, containing, proven: true, settled: true }
     }
 
     /// The deepest level whose domains are counted: the preferred one, else the leaf level.
-    fn counted(&self, tree: TreeIdx, bound: Option<Bound>) -> usize {
+    pub(super) fn counted_levels(&self, tree: TreeIdx, bound: Option<Bound>) -> usize {
         let levels = self.trees[tree.at()].n_levels();
         bound.and_then(|bound| bound.preferred).unwrap_or(levels)
     }
@@ -85,35 +103,50 @@ impl Solver<'_> {
     /// The general search.
     pub(crate) fn search(&mut self, root: &Item) -> Result<Plan, Failure> {
         let lone = root.demand().len() <= 1 && root.children.is_empty();
+        let mut quick = false;
+        let mut found = Err(Failure::Impossible);
         if !self.coupled {
-            let quick = self.search_by(root, false);
-            if lone || quick != Err(Failure::Impossible) {
-                return quick;
-            }
+            found = self.search_by(root, Start::default());
+            quick = !lone;
         }
-        self.search_by(root, true)
+        if !lone && found == Err(Failure::Impossible) || self.coupled {
+            found = self.search_by(root, Start { deferring: true, ..Start::default() });
+            quick = false;
+        }
+        match found {
+            Ok(plan) if self.refines => Ok(self.refine(root, plan, quick)),
+            other => other,
+        }
     }
 
-    fn search_by(&mut self, root: &Item, deferring: bool) -> Result<Plan, Failure> {
+    /// One search; the ledger is as before when it ends.
+    pub(super) fn search_by(&mut self, root: &Item, start: Start) -> Result<Plan, Failure> {
+        let mark = self.rooms.checkpoint();
+        let tree = root.bound.or_else(|| first_bound(root)).map_or(self.default_tree, |bound| bound.tree);
         let mut state = Search {
             places: Vec::new(),
-            containing: None,
+            containing: (tree, Tree::ROOT),
             out_of_budget: false,
-            deferring,
+            deferring: start.deferring,
+            only: start.only,
+            roomy: start.roomy,
+            bar: start.bar,
             deferred: Vec::new(),
         };
-        let found = self.step(&mut state, vec![Goal { item: root, region: Region::default() }]);
-        if found {
-            let containing = state.containing.unwrap_or((self.default_tree, Tree::ROOT));
-            return Ok(Plan { places: state.places, containing, proven: false });
+        let done = self.step(&mut state, vec![Goal { item: root, region: start.region }]);
+        self.rooms.rollback(mark, self.shapes);
+        match state.bar.as_mut() {
+            Some(bar) => bar.found.take(),
+            None => done.then(|| state.plan()),
         }
-        Err(if state.out_of_budget { Failure::Budget } else { Failure::Impossible })
+        .ok_or(if state.out_of_budget { Failure::Budget } else { Failure::Impossible })
     }
 
     /// All leaves have their regions: their pods, together.
     fn finish(&mut self, state: &mut Search<'_>) -> bool {
         if !state.deferring {
-            return true;
+            let plan = state.plan();
+            return state.bar.as_mut().is_none_or(|bar| bar.lower(&self.trees[bar.tree().at()], plan));
         }
         match self.place_pods(&state.deferred) {
             None => state.out_of_budget = true,
@@ -170,9 +203,16 @@ impl Solver<'_> {
 
     fn step<'i>(&mut self, state: &mut Search<'i>, goals: Vec<Goal<'i>>) -> bool {
         self.steps += 1;
-        if self.steps > self.policy.search_steps {
+        if self.steps > self.limit {
             state.out_of_budget = true;
             return false;
+        }
+        if let Some(bar) = &state.bar {
+            self.work += state.places.len() as u64;
+            state.out_of_budget |= self.work > bar.most_work;
+            if state.out_of_budget || bar.is_reached(&self.trees[bar.tree().at()], &state.places) {
+                return false;
+            }
         }
         let Some((goal, rest)) = self.hardest(goals) else { return self.finish(state) };
         match goal.item.bound {
@@ -264,7 +304,7 @@ impl Solver<'_> {
         rest: &[Goal<'i>],
     ) -> bool {
         let mut failed: BTreeSet<Vec<i64>> = BTreeSet::new();
-        for domain in self.candidates(goal.item, bound, &goal.region) {
+        for domain in self.domains_to_try(state, goal, bound) {
             // Leaves that only have a region so far do not show on the ledger.
             let hidden = state.deferring
                 && (self.coupled || !rest.is_empty() || !state.deferred.is_empty() || !goal.item.children.is_empty());
@@ -274,9 +314,8 @@ impl Solver<'_> {
                 continue;
             }
             let mark = (self.rooms.checkpoint(), state.places.len());
-            let outermost = state.containing.is_none();
-            if outermost {
-                state.containing = Some((bound.tree, domain));
+            if goal.item.sub == 0 {
+                state.containing = (bound.tree, domain);
             }
             let region = goal.region.narrowed(bound.tree, domain);
             let done = if goal.item.children.is_empty() && state.deferring {
@@ -291,15 +330,47 @@ impl Solver<'_> {
                 return true;
             }
             self.undo(state, mark);
-            if outermost {
-                state.containing = None;
-            }
             if state.out_of_budget {
                 return false;
             }
             failed.insert(twin);
         }
         false
+    }
+
+    /// The candidates, best first; with a bar to beat, those first that share domains with what is placed already.
+    fn domains_to_try(&mut self, state: &Search<'_>, goal: &Goal<'_>, bound: Bound) -> Vec<DomainIdx> {
+        if let (Some(only), 0) = (&state.only, goal.item.sub) {
+            return only.clone();
+        }
+        let mut domains = self.candidates(goal.item, bound, &goal.region);
+        if state.bar.is_none() {
+            return domains;
+        }
+        let tree = &self.trees[bound.tree.at()];
+        let mut taken: Vec<usize> = state.places.iter().filter_map(|(_, node)| tree.position(*node)).collect();
+        taken.sort_unstable();
+        let is_touched = |domain: DomainIdx| {
+            let range = tree.positions(domain);
+            taken.get(taken.partition_point(|at| *at < range.start)).is_some_and(|at| *at < range.end)
+        };
+        let untouched = |domain: DomainIdx| {
+            let mut untouched = 0;
+            let mut at = domain;
+            while at != Tree::ROOT && !is_touched(at) {
+                untouched += 1;
+                at = tree.domain(at).parent;
+            }
+            untouched
+        };
+        if state.roomy {
+            let shape = goal.item.demand().first().map(|(shape, _)| *shape);
+            let room = |domain| shape.map_or(0, |shape| self.rooms.domain_slots(shape, bound.tree, domain));
+            domains.sort_by_cached_key(|domain| (untouched(*domain), std::cmp::Reverse(room(*domain))));
+        } else {
+            domains.sort_by_cached_key(|domain| untouched(*domain));
+        }
+        domains
     }
 
     /// Goes on with the children of a subgroup that has its domain.
@@ -389,63 +460,6 @@ impl Solver<'_> {
         state.out_of_budget = true;
         false
     }
-
-    /// Places a leaf's pods anywhere in a region, best first per shape.
-    fn place_loose(
-        &mut self,
-        state: &mut Search<'_>,
-        item: &Item,
-        region: &Region,
-        bound: Option<Bound>,
-    ) -> bool {
-        let tree = bound.map_or_else(
-            || region.domains.first().map_or(self.default_tree, |(tree, _)| *tree),
-            |bound| bound.tree,
-        );
-        let domain = region.in_tree(tree);
-        let pods = item.all_groups();
-        for (shape, pods) in pods {
-            let Some(nodes) = self.best_nodes(shape, pods.len(), region, (tree, domain), &item.live)
-            else {
-                return false;
-            };
-            for (pod, node) in pods.iter().zip(nodes) {
-                self.rooms.take(node, shape, &self.shapes[shape.at()], 1);
-                state.places.push((*pod, node));
-            }
-        }
-        true
-    }
-
-    fn best_nodes(
-        &mut self,
-        shape: ShapeIdx,
-        n: usize,
-        region: &Region,
-        at: (TreeIdx, DomainIdx),
-        live: &[NodeIdx],
-    ) -> Option<Vec<NodeIdx>> {
-        let (tree, domain) = at;
-        let spots = self.spots(shape, region, tree, domain, live);
-        let entry = &self.trees[tree.at()];
-        let instance = Instance {
-            tree: entry,
-            top: domain,
-            spots: &spots,
-            counted: entry.n_levels(),
-            strategy: self.strategy(shape),
-        };
-        match instance.solve(&Demand::loose(n)) {
-            Answer::Best(chosen) => {
-                Some(chosen.loose.into_iter().map(|position| entry.order[position]).collect())
-            }
-            Answer::Impossible => None,
-            Answer::TooLarge => first_fit(&spots, n).map(|positions| {
-                let first = entry.positions(domain).start;
-                positions.into_iter().map(|position| entry.order[first + position]).collect()
-            }),
-        }
-    }
 }
 
 fn uses_other_tree(item: &Item, tree: TreeIdx) -> bool {
@@ -453,17 +467,9 @@ fn uses_other_tree(item: &Item, tree: TreeIdx) -> bool {
         || item.children.iter().any(|child| uses_other_tree(child, tree))
 }
 
-/// Most-free-first: minimal in the number of nodes; used where the tables would not fit.
-fn first_fit(spots: &[crate::place::exact::Spot], n: usize) -> Option<Vec<usize>> {
-    let mut order: Vec<usize> = (0..spots.len()).collect();
-    order.sort_by_key(|at| (std::cmp::Reverse(spots[*at].slots), *at));
-    let mut chosen = Vec::with_capacity(n);
-    for at in order {
-        let take = (spots[at].slots as usize).min(n - chosen.len());
-        chosen.extend(std::iter::repeat_n(at, take));
-    }
-    chosen.sort_unstable();
-    (chosen.len() == n).then_some(chosen)
+/// The outermost constraint, the first one declared.
+fn first_bound(item: &Item) -> Option<Bound> {
+    item.bound.or_else(|| item.children.iter().find_map(first_bound))
 }
 
 /// The next subset in lexicographic order.
@@ -487,18 +493,35 @@ struct Goal<'i> {
     region: Region,
 }
 
-struct Search<'i> {
-    places: Vec<(PodIdx, NodeIdx)>,
-    containing: Option<(TreeIdx, DomainIdx)>,
+/// How a search begins.
+#[derive(Default)]
+pub(super) struct Start {
+    /// Where everything must be.
+    pub region: Region,
+    /// Domains of the whole task, when not all candidates.
+    pub only: Option<Vec<DomainIdx>>,
+    /// The emptiest domains and nodes first instead of the tightest.
+    pub roomy: bool,
+    /// Complete: leaves get regions only; their pods are placed together at the end.
+    pub deferring: bool,
+    /// Goes on until nothing better is left.
+    pub bar: Option<Bar>,
+}
+
+pub(super) struct Search<'i> {
+    pub(super) places: Vec<(PodIdx, NodeIdx)>,
+    containing: (TreeIdx, DomainIdx),
     out_of_budget: bool,
+    only: Option<Vec<DomainIdx>>,
+    pub(super) roomy: bool,
+    pub(super) bar: Option<Bar>,
     /// Leaves get regions only; their pods are placed together at the end.
     deferring: bool,
     deferred: Vec<(&'i Item, Region)>,
 }
 
-impl Item {
-    /// Pods of a leaf by shape, largest requests first is not needed: ranks decide.
-    fn all_groups(&self) -> Vec<(ShapeIdx, Vec<PodIdx>)> {
-        self.pods.clone()
+impl Search<'_> {
+    fn plan(&self) -> Plan {
+        Plan { places: self.places.clone(), containing: self.containing, proven: false, settled: true }
     }
 }

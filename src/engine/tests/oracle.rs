@@ -158,7 +158,7 @@ proptest! {
         });
         let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
         let found = match instance.solve(&Demand::loose(n as usize)) {
-            Answer::Best(chosen) => Some(counts_of(spots.len(), &chosen)),
+            Answer::Best(chosen, _) => Some(counts_of(spots.len(), &chosen)),
             _ => None,
         };
         let found_cost = found.as_ref().map(|counts| cost(&tree, &spots, counts, 0));
@@ -203,7 +203,7 @@ proptest! {
         });
         let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
         let found = match instance.solve(&demand) {
-            Answer::Best(chosen) => {
+            Answer::Best(chosen, _) => {
                 prop_assert_eq!(chosen.segments.len(), segments);
                 prop_assert!(chosen.segments.iter().all(|s| s.len() == size));
                 prop_assert_eq!((chosen.short.len(), chosen.loose.len()), (short, loose));
@@ -265,7 +265,7 @@ proptest! {
         });
         let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
         let found = match instance.solve(&demand) {
-            Answer::Best(chosen) => {
+            Answer::Best(chosen, _) => {
                 prop_assert_eq!((chosen.segments.len(), chosen.loose.len(), chosen.guests.len()), (segments, loose, guests));
                 let counts = counts_of(spots.len(), &chosen);
                 let mut held = vec![0; spots.len()];
