@@ -23,6 +23,8 @@ pub(crate) struct Spread {
     max_skew: i64,
     min_domains: usize,
     matches_itself: bool,
+    /// False for a selector without requirements ([`counts_pods`]).
+    counts_pods: bool,
     /// Nodes that count.
     pub counted: Vec<bool>,
     counts: BTreeMap<u32, i64>,
@@ -54,7 +56,8 @@ impl Spread {
                     || (written.honor_taints && taints::untolerated(facts, &shape.facts).next().is_some());
                 if let (false, Some(value)) = (refused, tallies.value(*term, node)) {
                     spread.counted[at] = true;
-                    *spread.counts.entry(value).or_default() += rooms.marks(node, Mark::Member(*term));
+                    let pods = if spread.counts_pods { rooms.marks(node, Mark::Member(*term)) } else { 0 };
+                    *spread.counts.entry(value).or_default() += pods;
                 }
             }
         }
@@ -69,6 +72,7 @@ impl Spread {
             max_skew: i64::from(facts.max_skew),
             min_domains: facts.min_domains as usize,
             matches_itself: shape.terms.member_of.contains(&term),
+            counts_pods: counts_pods(facts),
             counted: vec![false; n_nodes],
             counts: BTreeMap::new(),
             least: 0,
@@ -77,6 +81,9 @@ impl Spread {
 
     /// A pod that the constraint counts came to a node, or left it.
     pub(crate) fn shift(&mut self, tallies: &Tallies, node: NodeIdx, by: i64) {
+        if !self.counts_pods {
+            return;
+        }
         if let (true, Some(value)) = (self.counted[node.at()], tallies.value(self.term, node)) {
             *self.counts.entry(value).or_default() += by;
             self.settle();
@@ -98,11 +105,18 @@ impl Spread {
     }
 }
 
+/// The core scheduler counts no pod for a selector without requirements, though such a selector matches the
+/// pod that is placed: a skew of 1 lets it go to every domain.
+fn counts_pods(facts: &SpreadFacts) -> bool {
+    facts.selector.as_ref().is_some_and(|selector| !selector.requirements.is_empty())
+}
+
 /// Soft constraints: the pods counted in the node's domain, less is better.
 pub(crate) fn cost(tallies: &Tallies, node: NodeIdx, shape: &Shape) -> i64 {
     let soft = shape.facts.spread.iter().zip(&shape.terms.spread).filter(|(facts, _)| !facts.hard);
-    soft.map(|(_, term)| match tallies.value(*term, node) {
-        Some(_) => tallies.near(Mark::Member(*term), node).min(MOST_COUNTED),
+    soft.map(|(facts, term)| match tallies.value(*term, node) {
+        Some(_) if counts_pods(facts) => tallies.near(Mark::Member(*term), node).min(MOST_COUNTED),
+        Some(_) => 0,
         None => MOST_COUNTED,
     })
     .sum()

@@ -293,3 +293,17 @@ fn preferred_affinity_and_soft_spread_decide_between_equals() {
     lab.pass();
     assert_eq!(lab.places("even"), "e");
 }
+
+/// kube-scheduler counts nobody for `labelSelector: {}`, hence refuses no domain by it.
+#[test]
+fn a_spread_over_all_pods_counts_none() {
+    let mut lab = Lab::new("b/r1: a; b/r2: c");
+    lab.busy("a", 1);
+    lab.busy("a", 1);
+    lab.busy("c", 8);
+    gang(&mut lab, "g", 3, "", |shape| {
+        shape.spread.push(SpreadFacts { selector: Some(LabelSelector::default()), ..spread("a", "rack", 1, 1) });
+    });
+    lab.pass();
+    assert_eq!(lab.places("g"), "a a a");
+}
