@@ -95,6 +95,7 @@ fn head(reason: &Reason) -> String {
             "no placement was found within the search budget; that is no proof that there is none".to_owned()
         }
         Code::BindRefused => format!("the API server refused a binding: {}", reason.detail),
+        Code::VolumesNotReady => format!("volumes were not ready in time: {}", reason.detail),
     }
 }
 
@@ -285,6 +286,7 @@ mod tests {
         "InvalidField",
         "InvalidGang",
         "InvalidMemberLabel",
+        "SchedulingGroupNotFound",
         "InvalidMinMember",
         "InvalidMinSubGroup",
         "InvalidPolicy",

@@ -5,10 +5,12 @@
 //! `ingest` joins the two. Nothing here writes to the API: effects that do are handed to `status`.
 
 pub mod convert;
+pub mod core_groups;
 pub mod directory;
 pub mod ingest;
 mod gangs;
 mod held;
+mod owner_cache;
 pub mod raw;
 pub mod store;
 #[cfg(test)]

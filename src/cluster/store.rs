@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use berth_api::grouping_rule::GroupingRuleSpec;
 use berth_api::queue::Queue;
 use berth_api::topology::Topology;
 use berth_engine::facts::{Event, Millis, ObjectKey, PodFacts, ShapeFacts};
@@ -18,12 +17,15 @@ use serde_json::Value;
 
 use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
+use super::core_groups::{CoreGroups, core_dependency};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
 use super::held;
+use super::owner_cache::OwnerCache;
 use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
-use crate::grouping::{ObjectId, OwnerLookup, Owners};
+use crate::grouping::core_group::{self, is_core_group};
+use crate::grouping::ObjectId;
 
 /// An owner that a complete watch does not show within this time is gone: the walk ends below it.
 const OWNER_PATIENCE_MILLIS: Millis = 10_000;
@@ -49,7 +51,7 @@ pub fn base_kinds() -> Vec<Gvk> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KindState {
+pub(super) enum KindState {
     Syncing,
     Synced,
     Absent,
@@ -57,7 +59,7 @@ enum KindState {
 }
 
 #[derive(Debug)]
-struct Kind {
+pub(super) struct Kind {
     state: KindState,
     /// Live objects.
     uids: BTreeSet<String>,
@@ -66,7 +68,7 @@ struct Kind {
 }
 
 impl Kind {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { state: KindState::Syncing, uids: BTreeSet::new(), listed: None }
     }
 }
@@ -77,6 +79,8 @@ pub(super) struct PodEntry {
     pub(super) pod: Box<Pod>,
     /// It runs, and its shape was forgotten: the engine was told all there is.
     pub(super) settled: bool,
+    /// The PodGroup of `scheduling.k8s.io` that it names.
+    pub(super) core_group: Option<String>,
     /// Where grouping found it to belong.
     pub(super) membership: Membership,
     /// The gang it was told to be in.
@@ -89,33 +93,10 @@ pub(super) struct PodEntry {
     waiting: Option<(ObjectId, Millis)>,
 }
 
-/// Owners by UID, and those that can't be read.
-#[derive(Default)]
-pub(super) struct OwnerCache {
-    by_uid: BTreeMap<String, Arc<Value>>,
-    unreadable: BTreeSet<String>,
-    /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
-    pub(super) rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
-}
-
-impl Owners for OwnerCache {
-    fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
-        self.rules.values().find(|rule| rule.group == group && rule.kind == kind).cloned()
-    }
-
-    fn get(&self, id: &ObjectId) -> OwnerLookup {
-        match self.by_uid.get(&id.uid) {
-            Some(object) => OwnerLookup::Found(Arc::clone(object)),
-            None if self.unreadable.contains(&id.uid) => OwnerLookup::Forbidden,
-            None => OwnerLookup::Missing,
-        }
-    }
-}
-
 /// The edge's memory.
 pub struct Store {
     pub(super) scheduler_name: String,
-    kinds: BTreeMap<(String, String), Kind>,
+    pub(super) kinds: BTreeMap<(String, String), Kind>,
     pub(super) pods: BTreeMap<String, PodEntry>,
     pub(super) owners: OwnerCache,
     dependents: BTreeMap<String, BTreeSet<String>>,
@@ -123,6 +104,7 @@ pub struct Store {
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
     storage: StorageKinds,
+    pub(super) core_groups: CoreGroups,
     /// Names of the priority classes by UID.
     class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
@@ -171,6 +153,7 @@ impl Store {
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
             storage: StorageKinds::default(),
+            core_groups: CoreGroups::default(),
             class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
             resources: BTreeSet::new(),
@@ -223,7 +206,7 @@ impl Store {
         self.kinds.entry(gvk.group_kind()).or_insert_with(Kind::new)
     }
 
-    fn state(&self, group: &str, kind: &str) -> Option<KindState> {
+    pub(super) fn state(&self, group: &str, kind: &str) -> Option<KindState> {
         self.kinds.get(&(group.to_owned(), kind.to_owned())).map(|kind| kind.state)
     }
 
@@ -240,7 +223,9 @@ impl Store {
         for uid in gone {
             self.deleted(gvk, &uid);
         }
-        if gvk.kind == "PodGroup" {
+        if gvk.group == core_group::API_GROUP {
+            self.regroup_core();
+        } else if gvk.kind == "PodGroup" {
             self.refresh_all_gangs();
         }
         let pods: Vec<String> = self.pods.iter().filter(|(_, entry)| entry.waits_for(gvk)).map(|(uid, _)| uid.clone()).collect();
@@ -285,7 +270,16 @@ impl Store {
             ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueUpsert(convert::queue_facts(&typed::<Queue>(object)?)?)),
             ("kai.scheduler", "Topology") => {
-                self.tell(Event::TopologyUpsert(convert::topology_facts(&typed::<Topology>(object)?)?));
+                let facts = convert::topology_facts(&typed::<Topology>(object)?)?;
+                let moved = self.core_groups.topology_applied(&facts);
+                self.tell(Event::TopologyUpsert(facts));
+                if moved {
+                    self.regroup_core();
+                }
+            }
+            (core_group::API_GROUP, kind) if is_core_group(text(object, "/apiVersion"), kind) => {
+                let key = self.core_groups.applied(object);
+                self.regroup_dependents(&core_dependency(&key));
             }
             ("scheduling.k8s.io", "PriorityClass") => {
                 let before = self.priorities.clone();
@@ -317,7 +311,18 @@ impl Store {
             ("", "Pod") => self.pod_deleted(uid),
             ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueDelete(uid.to_owned())),
-            ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
+            ("kai.scheduler", "Topology") => {
+                let moved = self.core_groups.topology_deleted(uid);
+                self.tell(Event::TopologyDelete(uid.to_owned()));
+                if moved {
+                    self.regroup_core();
+                }
+            }
+            (core_group::API_GROUP, "PodGroup") => {
+                if let Some(key) = self.core_groups.deleted(uid) {
+                    self.regroup_dependents(&core_dependency(&key));
+                }
+            }
             ("scheduling.k8s.io", "PriorityClass") => {
                 if let Some(name) = self.class_names.remove(uid) {
                     self.priorities.remove(&name);
@@ -394,6 +399,7 @@ impl Store {
         let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
         *entry.pod = pod;
         entry.settled = false;
+        entry.core_group = core_group::named(object).map(str::to_owned);
         if regroup { self.regroup(&uid) } else { self.tell_pod(&uid) }
         Ok(())
     }
@@ -402,7 +408,7 @@ impl Store {
     pub(super) fn regroup(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let pod = entry.pod.clone();
-        let missing = self.walk(uid, &pod);
+        let missing = self.walk(uid, &pod) | self.await_core_group(uid);
         let runs = raw::node_of(&pod).is_some();
         let marked = Membership::written_on(&pod);
         if missing && !runs {
@@ -478,6 +484,8 @@ impl Store {
         });
         let missing = missing.filter(|id| self.await_owner(id));
         let waits = missing.is_some();
+        let named = self.pods.get(uid).and_then(|entry| entry.core_group.as_ref());
+        known.extend(named.map(|name| core_dependency(&ObjectKey::new(raw::pod_key(pod).namespace, name.clone()))));
         self.set_dependencies(uid, known, missing);
         waits
     }
@@ -586,6 +594,7 @@ impl PodEntry {
         Self {
             pod: Box::default(),
             settled: false,
+            core_group: None,
             membership: Membership::default(),
             gang: None,
             owners: Vec::new(),

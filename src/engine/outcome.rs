@@ -186,11 +186,13 @@ pub enum Code {
     NotFoundWithinBudget,
     /// A Binding was refused; waiting before the next try.
     BindRefused,
+    /// Claims did not get their volumes in time; waiting before the next try.
+    VolumesNotReady,
 }
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 16] = [
+    pub const ALL: [Code; 17] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -207,6 +209,7 @@ impl Code {
         Code::PodRulesUnmet,
         Code::NotFoundWithinBudget,
         Code::BindRefused,
+        Code::VolumesNotReady,
     ];
 
     /// The stable CamelCase name (that of the problem itself for `Problem`).
@@ -229,6 +232,7 @@ impl Code {
             Code::PodRulesUnmet => "PodRulesUnmet",
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
+            Code::VolumesNotReady => "VolumesNotReady",
         }
     }
 
@@ -288,7 +292,7 @@ pub struct Reason {
     pub problem: Option<crate::facts::Problem>,
     /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text of the API server, for `Code::BindRefused`.
+    /// Free text for `Code::BindRefused` (the API server's) and `Code::VolumesNotReady`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,

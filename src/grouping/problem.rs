@@ -33,6 +33,8 @@ pub enum ProblemCode {
     MinMemberIgnored,
     /// Levels on a pod template that constrain nothing.
     TopologyIgnored,
+    /// A `spec.schedulingGroup` whose PodGroup of `scheduling.k8s.io` is not there.
+    SchedulingGroupNotFound,
     /// A pod without a label that says which member it is, or with an unusable one.
     InvalidMemberLabel,
 }
@@ -56,6 +58,7 @@ impl ProblemCode {
             Self::UnknownPriorityClass => "UnknownPriorityClass",
             Self::MinMemberIgnored => "MinMemberIgnored",
             Self::TopologyIgnored => "TopologyIgnored",
+            Self::SchedulingGroupNotFound => "SchedulingGroupNotFound",
             Self::InvalidMemberLabel => "InvalidMemberLabel",
         }
     }

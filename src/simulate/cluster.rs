@@ -17,8 +17,10 @@ use super::Options;
 use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::storage::{StorageError, StorageKinds};
+use crate::cluster::core_groups::CoreGroups;
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_template, is_workload};
+use crate::grouping::core_group::{self, is_core_group};
 use crate::grouping::{Grouping, ObjectIndex, Parts, group_pod, rules, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
@@ -53,6 +55,7 @@ pub struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
     storage: StorageKinds,
+    core_groups: CoreGroups,
     runtime_classes: BTreeMap<String, Value>,
     owners: ObjectIndex,
     /// Objects from which workloads take their pods' template.
@@ -95,6 +98,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             priorities: Priorities::shipped(),
             storage: StorageKinds::of_files(),
+            core_groups: CoreGroups::default(),
             runtime_classes: BTreeMap::new(),
             owners: ObjectIndex::default(),
             templates: Vec::new(),
@@ -143,6 +147,7 @@ impl Cluster {
 
     /// Adds or changes objects. Creation order is their timestamp, then their order here.
     pub fn apply(&mut self, items: Vec<Item>) {
+        let names_group = items.iter().any(|item| is_core_group(text(&item.value, "/apiVersion"), text(&item.value, "/kind")));
         let mut used = Vec::new();
         let mut seen: BTreeMap<ObjectId, Place> = BTreeMap::new();
         for mut item in items {
@@ -182,6 +187,11 @@ impl Cluster {
                 },
             );
         }
+        if names_group {
+            // Pods that are there already may have waited for one of these.
+            let named = self.pods().filter(|(id, pod)| core_group::named(&pod.value).is_some() && !batch.contains(id));
+            batch.extend(named.map(|(id, _)| id.clone()).collect::<Vec<_>>());
+        }
         self.feed(&batch);
     }
 
@@ -200,7 +210,7 @@ impl Cluster {
             self.templates.push(item.value.clone());
             return None;
         }
-        if !is_known(&version, &kind) && !is_workload(&item.value) {
+        if !is_core_group(&version, &kind) && !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
             self.owners.insert(Arc::new(item.value.clone()));
             return None;
@@ -208,6 +218,11 @@ impl Cluster {
         if text(&item.value, "/metadata/name").is_empty() {
             let message = "missing; every object needs a name".to_owned();
             self.skip(&item.place, &name_of(&item.value), "metadata.name", message);
+            return None;
+        }
+        if is_core_group(&version, &kind) {
+            complete(&mut item.value, 0);
+            self.core_groups.applied(&item.value);
             return None;
         }
         let mut id = id_of(&item.value);
@@ -295,6 +310,8 @@ impl Cluster {
             self.convert::<Topology>(&id, |topology| {
                 convert::topology_facts(topology).map(Event::TopologyUpsert)
             });
+            let facts = self.read::<Topology>(&id).and_then(|topology| convert::topology_facts(&topology).ok());
+            facts.into_iter().for_each(|facts| { self.core_groups.topology_applied(&facts); });
         }
         let queues = of(&["Queue"]);
         self.has_queue |= !queues.is_empty();
@@ -476,7 +493,7 @@ impl Cluster {
 
     /// Finds the gang of a pod, and tells the engine of it unless it is written by hand.
     fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
-        let group = match group_pod(pod, &self.owners, &self.priorities.context()) {
+        let mut group = match group_pod(pod, &self.owners, &self.priorities.context()) {
             Grouping::Group(group) => group,
             Grouping::External(external) => {
                 return Membership {
@@ -488,6 +505,10 @@ impl Cluster {
                 };
             }
         };
+        if let Some(name) = core_group::named(&stored.value) {
+            let topology = self.core_groups.apply(&mut group, name);
+            topology.into_iter().for_each(|event| { self.send(event, &stored.place); });
+        }
         let written = ObjectId {
             kind: "PodGroup".to_owned(),
             namespace: group.namespace.clone(),
@@ -495,6 +516,7 @@ impl Cluster {
         };
         if !self.objects.contains_key(&written) {
             let is_part = group.part.is_some();
+            let is_core = core_group::named(&stored.value).is_some();
             let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
             let whole = self.parts.entry(key).or_default().with(&group);
             match convert::derived_gang_facts(&whole, &self.priorities) {
@@ -505,7 +527,7 @@ impl Cluster {
                         |(created, _)| created,
                     );
                     // Of two descriptions of one gang the larger minimum counts.
-                    if is_part || known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
+                    if is_part || is_core || known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
                         self.feed_gang(gang, &stored.place);
                     }
                 }

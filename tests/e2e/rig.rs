@@ -41,7 +41,12 @@ impl Drop for Rig {
 impl Rig {
     /// A control plane with the CRDs and these nodes; Berth is not started.
     pub(crate) async fn new(nodes: Vec<NodeSpec>) -> Self {
-        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        Self::with(Options::default(), nodes).await
+    }
+
+    /// The same with other options.
+    pub(crate) async fn with(options: Options, nodes: Vec<NodeSpec>) -> Self {
+        let plane = ControlPlane::start(options).await.unwrap();
         let client = plane.client().await.unwrap();
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
         plane.apply_crds(&client, &crds).await.unwrap();
