@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 33] = [
+    const PROBLEMS: [&str; 36] = [
         "ClaimInUse",
         "ClaimLost",
         "ClaimNotBound",
@@ -286,7 +286,6 @@ mod tests {
         "InvalidField",
         "InvalidGang",
         "InvalidMemberLabel",
-        "SchedulingGroupNotFound",
         "InvalidMinMember",
         "InvalidMinSubGroup",
         "InvalidPolicy",
@@ -297,7 +296,10 @@ mod tests {
         "InvalidSize",
         "LevelWithoutTopology",
         "MinMemberIgnored",
+        "OwnerForbidden",
+        "PodGroupNotFound",
         "PreferredAboveRequired",
+        "SchedulingGroupNotFound",
         "SegmentsWithoutIndex",
         "SubgroupCycle",
         "TopologyIgnored",

@@ -5,6 +5,9 @@
 //! duration by his own clock; a leader stops writing [`RENEW_DEADLINE`] after the *start* of its last successful renewal; and
 //! [`RENEW_DEADLINE`] plus the longest Binding ([`crate::bind::REQUEST_TIMEOUT`]) is not longer than the Lease. So when a
 //! successor lists, nothing of its predecessor is on its way any more. Clocks of two machines are never compared.
+//!
+//! A process that does not stand for election marks the same Lease while it runs ([`Leadership::mark`]), so that the next one
+//! knows whether it ended in good order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -61,12 +64,6 @@ impl Fence {
     #[must_use]
     pub fn lets_pass(&self) -> bool {
         self.now() < self.until.load(Ordering::Acquire)
-    }
-
-    /// Whether no Lease moves it.
-    #[must_use]
-    pub fn is_always_open(&self) -> bool {
-        self.until.load(Ordering::Acquire) == Millis::MAX
     }
 
     fn now(&self) -> Millis {
@@ -163,6 +160,11 @@ impl Elector {
     }
 }
 
+/// Another process keeps the Lease alive.
+#[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
+#[error("{0} runs and leads; stop it first, or stand by with --leader-elect")]
+pub struct Alive(String);
+
 /// The Lease in the API, and our part in it.
 pub struct Leadership {
     leases: Api<Lease>,
@@ -201,6 +203,56 @@ impl Leadership {
             if self.turn().await == Some(false) {
                 self.fence.set(Millis::MIN);
                 return;
+            }
+        }
+    }
+
+    /// Marks the Lease with our name without standing for election. Free, it says that whoever ran before ended in good order,
+    /// and nothing is waited for; else, or when that can't be known, this waits for `patience`, after which nothing that an
+    /// earlier process sent may take effect any more. An error when somebody else keeps the Lease alive meanwhile. The Lease is not renewed.
+    pub async fn mark(&mut self, patience: Duration) -> Result<(), Alive> {
+        let (before, taken) = self.try_mark(None).await?;
+        if taken {
+            return Ok(());
+        }
+        let holder = before.as_ref().map(|record| record.holder.as_str()).unwrap_or_default();
+        info!(lease = %self.name, holder, "how an earlier process ended is not known: waiting out what it could have sent");
+        tokio::time::sleep(patience).await;
+        let (_, taken) = self.try_mark(Some(before)).await?;
+        info!(lease = %self.name, marked = taken, "waited");
+        Ok(())
+    }
+
+    /// One look at the Lease, and our name on it if it is free, or (the second time) did not change since `before`.
+    async fn try_mark(&self, before: Option<Option<Record>>) -> Result<(Option<Record>, bool), Alive> {
+        let identity = &self.elector.identity;
+        let asked = async {
+            let found = self.leases.get_opt(&self.name).await?;
+            let seen = found.as_ref().map(record);
+            let held = seen.as_ref().filter(|record| !record.holder.is_empty());
+            match (held, &before) {
+                (Some(record), Some(before)) if before.as_ref() != Some(record) => return Ok(Err(Alive(record.holder.clone()))),
+                (Some(_), None) => return Ok(Ok((seen, false))),
+                _ => {}
+            }
+            match self.write(found, identity).await {
+                Ok(()) => Ok(Ok((seen, true))),
+                Err(error) => {
+                    warn!(lease = %self.name, %error, "the Lease could not be written");
+                    Ok(Ok((seen, false)))
+                }
+            }
+        };
+        match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                let error: Error = error;
+                warn!(lease = %self.name, %error, "the Lease could not be read");
+                Ok((None, false))
+            }
+            Err(_) => {
+                warn!(lease = %self.name, "the Lease could not be read or written in time");
+                Ok((None, false))
             }
         }
     }
@@ -383,5 +435,53 @@ mod tests {
         assert_eq!(winner.turn().await, Some(true));
         assert!(fence.lets_pass());
         assert_eq!(api.asked()[1].body["spec"]["holderIdentity"], "me");
+    }
+
+    /// An API with one Lease, held by this name at first; `renewed` changes it at every look.
+    async fn with_lease(holder: &'static str, renewed: bool) -> FakeApi {
+        let looks = std::sync::atomic::AtomicU64::new(1);
+        FakeApi::start(move |asked| {
+            let version = if renewed { looks.fetch_add(1, Ordering::Relaxed) } else { 1 };
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": "berth", "resourceVersion": version.to_string()}, "spec": {"holderIdentity": holder},
+            });
+            match asked.method.as_str() {
+                "GET" => (200, lease),
+                _ => (200, asked.body.clone()),
+            }
+        })
+        .await
+    }
+
+    /// How marking ends, whether time was waited out, and the name that was written.
+    async fn marked(api: &FakeApi) -> (Result<(), Alive>, bool, Option<String>) {
+        let mut leadership = Leadership::new(api.client.clone(), "ns", "berth", "me", Fence::open());
+        let result = leadership.mark(Duration::from_millis(1)).await;
+        let looks = api.asked().iter().filter(|asked| asked.method == "GET").count();
+        let last = api.asked().into_iter().rfind(|asked| asked.method == "PUT");
+        let written = last.and_then(|asked| asked.body["spec"]["holderIdentity"].as_str().map(str::to_owned));
+        (result, looks == 2, written)
+    }
+
+    #[tokio::test]
+    async fn a_lease_given_back_costs_no_wait() {
+        assert_eq!(marked(&with_lease("", false).await).await, (Ok(()), false, Some("me".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_process_sent_is_waited_out() {
+        assert_eq!(marked(&with_lease("you", false).await).await, (Ok(()), true, Some("me".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_lives_is_not_pushed_aside() {
+        assert_eq!(marked(&with_lease("you", true).await).await, (Err(Alive("you".to_owned())), true, None));
+    }
+
+    #[tokio::test]
+    async fn without_a_readable_lease_the_wait_is_kept() {
+        let api = FakeApi::start(|_| failure(403, "forbidden")).await;
+        assert_eq!(marked(&api).await, (Ok(()), true, None));
     }
 }

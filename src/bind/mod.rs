@@ -113,16 +113,17 @@ impl Binder {
         self
     }
 
-    /// Works until `commands` closes, then finishes what is in flight.
-    pub async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    /// Works until `commands` closes, then finishes what is in flight, and the rest of the gangs that are. Whether all that was
+    /// sent came to an end.
+    pub async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) -> bool {
         let mut queue: VecDeque<Job> = VecDeque::new();
         let mut running: JoinSet<()> = JoinSet::new();
         // Gangs whose claims wait for volumes: minutes, maybe, and no request in flight. A stop leaves them as they are.
         let mut preparing: JoinSet<Vec<Job>> = JoinSet::new();
         let mut open = true;
         let mut deadline = None;
-        while open || !running.is_empty() {
-            while open && running.len() < self.concurrency {
+        while open || !running.is_empty() || !queue.is_empty() {
+            while running.len() < self.concurrency {
                 let Some(job) = queue.pop_front() else { break };
                 self.start(job, &mut running);
             }
@@ -141,17 +142,22 @@ impl Binder {
                     None => {
                         open = false;
                         deadline = Some(tokio::time::Instant::now() + STOP_PATIENCE);
-                        info!(in_flight = running.len(), unsent = queue.len(), "stopping: Bindings under way are finished");
+                        let wanted = queue.len();
+                        // A gang of which nothing left yet is the next process's; of the others all pods are bound.
+                        queue.retain(|job| job.group.stale.get().is_some());
+                        let (unsent, dropped) = (queue.len(), wanted - queue.len());
+                        info!(in_flight = running.len(), unsent, dropped, "stopping: gangs under way are finished");
                     }
                 },
                 Some(_) = running.join_next() => {}
                 Some(prepared) = preparing.join_next(), if open => queue.extend(prepared.unwrap_or_default()),
                 () = stop => {
-                    warn!(in_flight = running.len(), "stopping without the end of some Bindings");
-                    return;
+                    warn!(in_flight = running.len(), unsent = queue.len(), "stopping without the end of some Bindings");
+                    return false;
                 }
             }
         }
+        true
     }
 
     fn take(&self, command: Command, queue: &mut VecDeque<Job>, running: &mut JoinSet<()>) {

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use berth_api::keys;
 use clap::{Args, Subcommand};
 
 use super::YES;
+use crate::rbac;
+use crate::telemetry::Metrics;
 
 /// Arguments of `berth generate`.
 #[derive(Debug, Args)]
@@ -24,11 +27,55 @@ enum What {
         #[arg(long, value_name = "DIR", env = "BERTH_OUT")]
         out: Option<PathBuf>,
     },
+    /// A page about every metric of `berth run`.
+    MetricsDocs,
+    /// The rights that `berth run` needs: service account, roles and their bindings.
+    Rbac {
+        /// Namespace of the service account, and of the Lease.
+        #[arg(long, short, env = "BERTH_NAMESPACE", default_value = "berth")]
+        namespace: String,
+        /// Name of the service account and of its roles.
+        #[arg(long, env = "BERTH_SERVICE_ACCOUNT", default_value = "berth")]
+        service_account: String,
+        /// The `--scheduler-name` of `berth run`: the Lease is named after it.
+        #[arg(long, env = "BERTH_SCHEDULER_NAME", default_value = keys::SCHEDULER_NAME)]
+        scheduler_name: String,
+        /// One more kind that owns pods, such as jobsets.jobset.x-k8s.io; may be given again.
+        #[arg(long, value_name = "PLURAL.GROUP", env = "BERTH_OWNER", value_delimiter = ',')]
+        owner: Vec<String>,
+        /// For an API server of version 1.34, where pods are labelled before they are bound.
+        #[arg(long, env = "BERTH_LABELS_FIRST")]
+        labels_first: bool,
+    },
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    let What::Crds { out: folder } = &arguments.what;
+    match &arguments.what {
+        What::Crds { out: folder } => crds(folder.as_deref(), out),
+        What::MetricsDocs => {
+            let metrics = Metrics::new().context("making the metrics")?;
+            out.write_all(metrics.markdown().as_bytes())?;
+            Ok(YES)
+        }
+        What::Rbac { namespace, service_account, scheduler_name, owner, labels_first } => {
+            let options = rbac::Options {
+                namespace,
+                account: service_account,
+                scheduler_name,
+                owners: owner,
+                labels_first: *labels_first,
+            };
+            for object in rbac::manifests(&options) {
+                writeln!(out, "---")?;
+                out.write_all(serde_saphyr::to_string(&object).context("a role can't be written as YAML")?.as_bytes())?;
+            }
+            Ok(YES)
+        }
+    }
+}
+
+fn crds(folder: Option<&Path>, out: &mut dyn Write) -> Result<u8> {
     let files = berth_api::crds_yaml().context("the definitions can't be written as YAML")?;
     match folder {
         None => {

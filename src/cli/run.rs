@@ -15,7 +15,6 @@ use tracing::{info, warn};
 
 use super::YES;
 use crate::bind::{self, Binder};
-use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
@@ -91,25 +90,33 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
     let client = client(arguments).await?;
-    let mut leadership = candidate(arguments, &client);
-    let fence = leadership.as_ref().map_or_else(Fence::open, |(_, fence)| fence.clone());
-    if let Some((leadership, _)) = &mut leadership {
-        health.set_standby(true);
-        tokio::select! {
-            () = leadership.acquire() => {}
-            signal = signalled() => {
-                info!(signal = signal?, "stopped while standing by");
-                return Ok(());
-            }
+    let elects = stands_for_election(arguments);
+    let fence = if elects { Fence::shut() } else { Fence::open() };
+    let mut leadership = lease(arguments, &client, fence.clone());
+    health.set_standby(elects);
+    let may_start = async {
+        if elects {
+            leadership.acquire().await;
+            anyhow::Ok(())
+        } else {
+            leadership.mark(bind::REQUEST_TIMEOUT).await.context("another process")
         }
-        health.set_standby(false);
+    };
+    tokio::select! {
+        result = may_start => result?,
+        signal = signalled() => {
+            info!(signal = signal?, "stopped before the start");
+            return Ok(());
+        }
     }
+    health.set_standby(false);
     // Watches start now and not before: what they list is newer than everything that an earlier leader wrote.
     let parts = start(arguments, client, fence, metrics, Arc::clone(&health)).await?;
     let kept = async {
-        match &mut leadership {
-            Some((leadership, _)) => leadership.keep().await,
-            None => std::future::pending().await,
+        if elects {
+            leadership.keep().await;
+        } else {
+            std::future::pending::<()>().await;
         }
     };
     let mut kept = Box::pin(kept);
@@ -126,20 +133,21 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let _unheard = parts.stop.send(true).is_err();
     let ended = async {
         let joined = tokio::task::spawn_blocking(move || parts.engine.join()).await;
-        parts.binder.await.context("waiting for Bindings under way")?;
+        let all_ended = parts.binder.await.context("waiting for Bindings under way")?;
         parts.status.await.context("waiting for the status writer")?;
         anyhow::ensure!(matches!(joined, Ok(Ok(()))), "the engine thread panicked");
-        anyhow::Ok(())
+        anyhow::Ok(all_ended)
     };
     // What is under way may end under our Lease, which is renewed meanwhile.
     let mut ended = std::pin::pin!(ended);
-    tokio::select! {
+    let all_ended = tokio::select! {
         result = &mut ended => result?,
         () = &mut kept, if asked.is_ok() => ended.await?,
-    }
+    };
     drop(kept);
     parts.ingest.abort();
-    if let (Some((leadership, _)), true) = (leadership, asked.is_ok()) {
+    // With something still on its way the Lease keeps our name: the next process waits that out.
+    if asked.is_ok() && all_ended {
         leadership.release().await;
     }
     asked?;
@@ -147,15 +155,16 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The candidate for the Lease, where one is asked for.
-fn candidate(arguments: &Arguments, client: &Client) -> Option<(Leadership, Fence)> {
+/// Whether this process writes only while it leads: as asked for, else inside a cluster.
+fn stands_for_election(arguments: &Arguments) -> bool {
     let in_cluster = || arguments.kubeconfig.is_none() && arguments.context.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    if !arguments.leader_elect.unwrap_or_else(in_cluster) {
-        return None;
-    }
+    arguments.leader_elect.unwrap_or_else(in_cluster)
+}
+
+/// Our part in the Lease; `fence` opens when we lead.
+fn lease(arguments: &Arguments, client: &Client, fence: Fence) -> Leadership {
     let namespace = arguments.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-    let (fence, name) = (Fence::shut(), leader::lease_name(&arguments.scheduler_name));
-    Some((Leadership::new(client.clone(), namespace, &name, &leader::identity(), fence.clone()), fence))
+    Leadership::new(client.clone(), namespace, &leader::lease_name(&arguments.scheduler_name), &leader::identity(), fence)
 }
 
 /// The running parts.
@@ -163,7 +172,7 @@ struct Parts {
     stop: watch::Sender<bool>,
     engine: std::thread::JoinHandle<()>,
     engine_ended: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
-    binder: tokio::task::JoinHandle<()>,
+    binder: tokio::task::JoinHandle<bool>,
     status: tokio::task::JoinHandle<()>,
     ingest: tokio::task::JoinHandle<()>,
 }
@@ -193,13 +202,7 @@ async fn start(
     let (result_sender, results) = mpsc::unbounded_channel();
     let (command_sender, commands) = mpsc::unbounded_channel();
 
-    let mut store = Store::new(&arguments.scheduler_name, directory.clone());
-    if fence.is_always_open() {
-        // No Lease says when an earlier process ended: it may have been killed a moment ago.
-        let since = now_millis();
-        let patience = i64::try_from(bind::REQUEST_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
-        store = store.after_another(since, since.saturating_add(patience));
-    }
+    let store = Store::new(&arguments.scheduler_name, directory.clone());
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)

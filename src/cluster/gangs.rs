@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use berth_api::keys;
 use berth_api::pod_group::PodGroup;
-use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey};
+use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey, Problem};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
 use super::convert::{self, Membership};
 use super::directory::Member;
+use super::owners::forbidden_owner;
 use super::raw;
 use super::store::{Bad, PodEntry, Store, typed};
 use super::Effect;
@@ -98,9 +99,10 @@ impl Store {
                     leader: false,
                     unsupported,
                 };
-                self.join(uid, membership);
                 let gang = self.gangs.entry(key.clone()).or_default();
                 gang.describe(uid, group);
+                // Joined when it is described: before, it would look like a gang whose PodGroup is missing.
+                self.join(uid, membership);
                 self.refresh_gang(&key);
             }
         }
@@ -166,8 +168,16 @@ impl Store {
         let group: PodGroup = typed(object)?;
         let key = raw::key(object);
         let gang = self.gangs.entry(key.clone()).or_default();
-        gang.object = Some((group, object["status"].clone()));
+        let uid = group.metadata.uid.clone();
+        let before = gang.object.replace((group, object["status"].clone()));
+        let told = gang.told.clone().filter(|_| before.is_none_or(|(before, _)| before.metadata.uid != uid));
         self.refresh_gang(&key);
+        if let Some(told) = told
+            && self.gangs.get(&key).is_some_and(|gang| gang.told.as_ref() == Some(&told))
+        {
+            // Nothing new about the gang, but its object is: what is known of the gang is to be written there.
+            self.tell(Event::GangUpsert(told));
+        }
         Ok(())
     }
 
@@ -204,11 +214,12 @@ impl Store {
     /// Brings the engine, the directory and the object in line with what is known of a gang.
     pub(super) fn refresh_gang(&mut self, key: &ObjectKey) {
         let Some(gang) = self.gangs.get(key) else { return };
-        if gang.derived.is_none() && gang.object.is_none() {
+        let known = gang.derived.is_some() || gang.object.is_some();
+        if !known && (gang.members.is_empty() || self.is_listing_pod_groups()) {
             self.forget_gang(key);
             return;
         }
-        match self.facts_of(gang) {
+        match self.facts_of(key, gang) {
             Ok(facts) => self.tell_gang(key, facts),
             Err(bad) => self.skip("PodGroup", &format!("{}/{}", key.namespace, key.name), bad),
         }
@@ -216,10 +227,12 @@ impl Store {
         self.write_gang(key);
     }
 
-    fn facts_of(&self, gang: &Gang) -> Result<GangFacts, Bad> {
+    fn facts_of(&self, key: &ObjectKey, gang: &Gang) -> Result<GangFacts, Bad> {
         let Some((_, group)) = &gang.derived else {
-            let (object, _) = gang.object.as_ref().ok_or_else(|| Bad { object: String::new(), message: String::new() })?;
-            return Ok(convert::gang_facts(object, "", &self.priorities)?);
+            return match &gang.object {
+                Some((object, _)) => Ok(convert::gang_facts(object, "", &self.priorities)?),
+                None => Ok(missing_group(key)),
+            };
         };
         let mut facts = convert::derived_gang_facts(group, &self.priorities)?;
         if let Some((object, _)) = &gang.object {
@@ -231,6 +244,7 @@ impl Store {
                 facts.constraint = convert::gang_facts(object, "", &self.priorities)?.constraint;
             }
         }
+        facts.problems.extend(forbidden_owner(group));
         facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
         let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
         let oldest = members.map(|entry| convert::created_millis(&entry.pod.metadata)).min();
@@ -296,6 +310,10 @@ impl Store {
         let now = self.now;
         let Some(gang) = self.gangs.get_mut(key) else { return };
         let Some((_, group)) = &gang.derived else { return };
+        if forbidden_owner(group).is_some() {
+            // What is known of the gang is too little to write it down, or over what somebody wrote who knew more.
+            return;
+        }
         let wanted = manifest(group);
         let write = match &gang.object {
             None => wanted,
@@ -313,6 +331,23 @@ impl Store {
         gang.written = Some((write.clone(), now));
         let effect = if gang.object.is_none() { Effect::CreatePodGroup } else { Effect::PatchPodGroup };
         self.effects.push(effect(key.clone(), Box::new(write)));
+    }
+}
+
+/// A gang whose pods name a PodGroup that is not there: it waits, and says so.
+fn missing_group(key: &ObjectKey) -> GangFacts {
+    let problem = Problem {
+        code: "PodGroupNotFound",
+        object: String::new(),
+        key: keys::POD_GROUP.to_owned(),
+        value: key.name.clone(),
+        allowed: format!("the name of a PodGroup that exists in namespace {}", key.namespace),
+    };
+    GangFacts {
+        uid: format!("missing/{}/{}", key.namespace, key.name),
+        key: key.clone(),
+        problems: vec![problem],
+        ..GangFacts::default()
     }
 }
 

@@ -8,11 +8,12 @@ use kube::api::{Api, DynamicObject, GroupVersionKind};
 use kube::{Client, discovery};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
+use super::raw;
 use super::store::{Store, base_kinds};
 use super::watch::Watches;
-use super::{Change, Effect, Gvk};
+use super::{Change, Effect, Gvk, Unreadable};
 use crate::clock::now_millis;
 use crate::grouping::ObjectId;
 use crate::status::Writer;
@@ -23,6 +24,12 @@ const CHANGE_QUEUE: usize = 2_048;
 
 /// Single reads of owners at a time: they happen only without the permission to watch, and must not flood the server.
 const READS_IN_FLIGHT: usize = 8;
+
+/// Wait after an owner could not be read for a moment; doubles.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// The longest such wait: what a person who repaired the API server should have to wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// How often what waits too long is looked for.
 const TICK: Duration = Duration::from_secs(1);
@@ -70,13 +77,9 @@ impl Ingest {
                         }
                         Effect::Watch(gvk) => {
                             if !watches.start(gvk.clone()) {
-                                warn!(kind = %gvk.kind, "too many kinds of owners are watched; pods of this one are grouped by what can be read");
-                                more.extend(self.store.apply(Change::Absent(gvk), now_millis()));
+                                warn!(kind = %gvk.kind, "too many kinds of owners are watched; those of this one are read one by one");
+                                more.extend(self.store.apply(Change::Forbidden(gvk), now_millis()));
                             }
-                        }
-                        Effect::ListAgain(gvk, millis) => {
-                            info!(kind = %gvk.kind, millis, "pods waited before this process: waiting out what an earlier one sent");
-                            watches.list_again(gvk, Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
                         }
                         Effect::Fetch(id) => self.fetch(id, sender.clone(), Arc::clone(&reads)),
                         Effect::CreatePodGroup(key, object) => self.writer.create_pod_group(key, *object),
@@ -96,20 +99,46 @@ impl Ingest {
     fn fetch(&self, id: ObjectId, changes: mpsc::Sender<Change>, reads: Arc<Semaphore>) {
         let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
         tokio::spawn(async move {
-            let Ok(_permit) = reads.acquire().await else { return };
-            metrics.api_requests.with_label_values(&["get"]).inc();
-            let gvk = Gvk::new(id.group(), id.version(), &id.kind);
-            let change = match read(&client, &id).await {
-                Ok(object) => Change::Applied(gvk, Box::new(object)),
-                Err(error) => {
-                    warn!(kind = %id.kind, name = %id.name, namespace = %id.namespace, %error, "owner can't be read");
-                    Change::Unreadable(id.uid.clone())
+            let mut wait = FIRST_WAIT;
+            while !changes.is_closed() {
+                let change = {
+                    let Ok(_permit) = reads.acquire().await else { return };
+                    metrics.api_requests.with_label_values(&["get"]).inc();
+                    answer(&id, read(&client, &id).await)
+                };
+                if let Some(change) = change {
+                    // A closed channel means that the process ends.
+                    let _closed = changes.send(change).await.is_err();
+                    return;
                 }
-            };
-            // A closed channel means that the process ends.
-            let _closed = changes.send(change).await.is_err();
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
         });
     }
+}
+
+/// What an answer says about an owner; `None` when it says nothing and the question is to be asked again.
+fn answer(id: &ObjectId, result: Result<Value, kube::Error>) -> Option<Change> {
+    let error = match result {
+        // Another of the same name: the one that was asked for is gone.
+        Ok(object) if raw::uid(&object) != id.uid => return Some(Change::Unreadable(id.clone(), Unreadable::Gone)),
+        Ok(object) => {
+            let gvk = Gvk::new(id.group(), id.version(), &id.kind);
+            return Some(Change::Applied(gvk, Box::new(object)));
+        }
+        Err(error) => error,
+    };
+    let why = match &error {
+        kube::Error::Api(status) if status.code == 403 => Unreadable::Forbidden,
+        kube::Error::Api(status) if status.code == 404 => Unreadable::Gone,
+        kube::Error::Discovery(_) => Unreadable::Gone,
+        _ => {
+            debug!(kind = %id.kind, name = %id.name, namespace = %id.namespace, %error, "owner could not be read; trying again");
+            return None;
+        }
+    };
+    Some(Change::Unreadable(id.clone(), why))
 }
 
 async fn read(client: &Client, id: &ObjectId) -> Result<Value, kube::Error> {

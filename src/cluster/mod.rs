@@ -10,14 +10,14 @@ pub mod directory;
 pub mod ingest;
 mod gangs;
 mod held;
-mod owner_cache;
+mod owners;
 pub mod raw;
 pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod watch;
 
-use berth_engine::facts::{Event, Millis, ObjectKey};
+use berth_engine::facts::{Event, ObjectKey};
 use serde_json::Value;
 
 use crate::grouping::ObjectId;
@@ -76,10 +76,19 @@ pub enum Change {
     Applied(Gvk, Box<Value>),
     /// An object is gone.
     Deleted(Gvk, Box<Value>),
-    /// A single object was asked for and can't be read: the walk ends below it (its UID).
-    Unreadable(String),
+    /// A single owner was asked for and can't be read: the walk ends below it.
+    Unreadable(ObjectId, Unreadable),
     /// Time passed: look for what waits too long.
     Tick,
+}
+
+/// Why an owner can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It is gone, or the API server lacks its kind.
+    Gone,
+    /// We lack the permission: whether it makes its pods a gang is not known.
+    Forbidden,
 }
 
 /// What the store wants done.
@@ -90,8 +99,6 @@ pub enum Effect {
     Engine(Event),
     /// Watch a kind of owners.
     Watch(Gvk),
-    /// List a kind again, consistently, after this many milliseconds.
-    ListAgain(Gvk, Millis),
     /// Read one owner, because its kind can't be watched.
     Fetch(ObjectId),
     /// Create a PodGroup.

@@ -21,14 +21,11 @@ use super::core_groups::{CoreGroups, core_dependency};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
 use super::held;
-use super::owner_cache::OwnerCache;
+use super::owners::OwnerCache;
 use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
-use crate::grouping::core_group::{self, is_core_group};
 use crate::grouping::ObjectId;
-
-/// An owner that a complete watch does not show within this time is gone: the walk ends below it.
-const OWNER_PATIENCE_MILLIS: Millis = 10_000;
+use crate::grouping::core_group::{self, is_core_group};
 
 /// Skipped objects remembered, so that each is logged once: more than a person would read.
 const MAX_SKIPPED_NAMES: usize = 10_000;
@@ -60,9 +57,9 @@ pub(super) enum KindState {
 
 #[derive(Debug)]
 pub(super) struct Kind {
-    state: KindState,
+    pub(super) state: KindState,
     /// Live objects.
-    uids: BTreeSet<String>,
+    pub(super) uids: BTreeSet<String>,
     /// Objects of the list that is under way.
     listed: Option<BTreeSet<String>>,
 }
@@ -86,11 +83,11 @@ pub(super) struct PodEntry {
     /// The gang it was told to be in.
     pub(super) gang: Option<ObjectKey>,
     /// Owners it depends on, to be told of their changes.
-    owners: Vec<String>,
+    pub(super) owners: Vec<String>,
     /// Where it fits, while it waits.
     pub(super) shape: Option<Arc<ShapeFacts>>,
     /// Waits for an owner since.
-    waiting: Option<(ObjectId, Millis)>,
+    pub(super) waiting: Option<(ObjectId, Millis)>,
 }
 
 /// The edge's memory.
@@ -99,8 +96,8 @@ pub struct Store {
     pub(super) kinds: BTreeMap<(String, String), Kind>,
     pub(super) pods: BTreeMap<String, PodEntry>,
     pub(super) owners: OwnerCache,
-    dependents: BTreeMap<String, BTreeSet<String>>,
-    fetching: BTreeSet<String>,
+    pub(super) dependents: BTreeMap<String, BTreeSet<String>>,
+    pub(super) fetching: BTreeSet<String>,
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
     storage: StorageKinds,
@@ -111,8 +108,6 @@ pub struct Store {
     /// Names of everything that any node has.
     resources: BTreeSet<String>,
     synced: bool,
-    /// Start of the process, and until when a Binding of an earlier one could still take effect.
-    unsettled: Option<(Millis, Millis)>,
     pub(super) directory: SharedDirectory,
     pub(super) effects: Vec<Effect>,
     pub(super) now: Millis,
@@ -158,18 +153,10 @@ impl Store {
             skipped: BTreeSet::new(),
             resources: BTreeSet::new(),
             synced: false,
-            unsettled: None,
             directory,
             effects: Vec::new(),
             now: 0,
         }
-    }
-
-    /// The same, for a process that started at `since` and can't know whether an earlier one has just died: until `until`
-    /// pods that waited already may still be bound by it.
-    #[must_use]
-    pub fn after_another(self, since: Millis, until: Millis) -> Self {
-        Self { unsettled: Some((since, until)), ..self }
     }
 
     /// Takes one change in and says what follows from it.
@@ -189,8 +176,11 @@ impl Store {
             Change::Forbidden(gvk) => self.list_ended(&gvk, KindState::Forbidden),
             Change::Applied(gvk, object) => self.applied(&gvk, &object),
             Change::Deleted(gvk, object) => self.deleted(&gvk, raw::uid(&object)),
-            Change::Unreadable(uid) => self.end_walk_at(&uid),
-            Change::Tick => self.tick(),
+            Change::Unreadable(id, why) => self.end_walk_at(id, why),
+            Change::Tick => {
+                self.tick_owners();
+                self.tick_gangs();
+            }
         }
         self.check_synced();
         std::mem::take(&mut self.effects)
@@ -215,6 +205,11 @@ impl Store {
         self.state("scheduling.run.ai", "PodGroup") == Some(KindState::Synced)
     }
 
+    /// Whether there are PodGroups is not known yet.
+    pub(super) fn is_listing_pod_groups(&self) -> bool {
+        self.state("scheduling.run.ai", "PodGroup") == Some(KindState::Syncing)
+    }
+
     fn list_ended(&mut self, gvk: &Gvk, state: KindState) {
         let kind = self.kind(gvk);
         kind.state = state;
@@ -227,6 +222,9 @@ impl Store {
             self.regroup_core();
         } else if gvk.kind == "PodGroup" {
             self.refresh_all_gangs();
+        }
+        if state == KindState::Synced {
+            self.look_again_at(gvk);
         }
         let pods: Vec<String> = self.pods.iter().filter(|(_, entry)| entry.waits_for(gvk)).map(|(uid, _)| uid.clone()).collect();
         for pod in pods {
@@ -241,15 +239,6 @@ impl Store {
             _ => entry.state != KindState::Syncing,
         };
         if !self.synced && self.kinds.iter().all(listed) {
-            if let Some((since, until)) = self.unsettled.take()
-                && self.now < until
-                && self.pods.values().any(|entry| entry.waited_at(since))
-            {
-                let pods = Gvk::new("", "v1", "Pod");
-                self.kind(&pods).state = KindState::Syncing;
-                self.effects.push(Effect::ListAgain(pods, until - self.now));
-                return;
-            }
             self.synced = true;
             self.effects.push(Effect::Engine(Event::Synced));
         }
@@ -333,9 +322,7 @@ impl Store {
                 self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
             }
             ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
-            _ => {
-                self.owners.by_uid.remove(uid);
-            }
+            _ => self.owners.remove(uid),
         }
     }
 
@@ -466,120 +453,12 @@ impl Store {
     }
 
     fn pod_deleted(&mut self, uid: &str) {
-        self.set_dependencies(uid, Vec::new(), None);
+        self.forget_dependencies(uid);
         self.join(uid, Membership::default());
         self.pods.remove(uid);
         self.tell(Event::PodDelete(uid.to_owned()));
     }
-
-    // ---- owners ----
-
-    /// Follows the owners of a pod and remembers them. True when one is still to come.
-    fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
-        let chain = crate::grouping::walk(pod, &self.owners);
-        let mut known: Vec<String> = chain.owners.iter().map(|owner| raw::uid(owner).to_owned()).collect();
-        let missing = chain.unread.map(|unread| unread.id).filter(|id| {
-            known.push(id.uid.clone());
-            !self.owners.unreadable.contains(&id.uid) && known.len() < MAX_CHAIN
-        });
-        let missing = missing.filter(|id| self.await_owner(id));
-        let waits = missing.is_some();
-        let named = self.pods.get(uid).and_then(|entry| entry.core_group.as_ref());
-        known.extend(named.map(|name| core_dependency(&ObjectKey::new(raw::pod_key(pod).namespace, name.clone()))));
-        self.set_dependencies(uid, known, missing);
-        waits
-    }
-
-    /// Sees to it that an owner arrives. False when it can't.
-    fn await_owner(&mut self, id: &ObjectId) -> bool {
-        match self.state(id.group(), &id.kind) {
-            None => {
-                let gvk = Gvk::new(id.group(), id.version(), &id.kind);
-                self.kinds.insert(gvk.group_kind(), Kind::new());
-                self.effects.push(Effect::Watch(gvk));
-            }
-            Some(KindState::Absent) => {
-                self.owners.unreadable.insert(id.uid.clone());
-                return false;
-            }
-            Some(KindState::Forbidden) => {
-                if self.fetching.insert(id.uid.clone()) {
-                    self.effects.push(Effect::Fetch(id.clone()));
-                }
-            }
-            Some(KindState::Syncing | KindState::Synced) => {}
-        }
-        true
-    }
-
-    fn set_dependencies(&mut self, uid: &str, owners: Vec<String>, missing: Option<ObjectId>) {
-        let Some(entry) = self.pods.get_mut(uid) else { return };
-        let before = std::mem::replace(&mut entry.owners, owners.clone());
-        let waited = entry.waiting.take();
-        entry.waiting = missing.map(|missing| match waited {
-            Some((same, since)) if same.uid == missing.uid => (same, since),
-            _ => (missing, self.now),
-        });
-        if before == owners {
-            return;
-        }
-        for owner in before {
-            if let Some(pods) = self.dependents.get_mut(&owner) {
-                pods.remove(uid);
-                if pods.is_empty() {
-                    self.dependents.remove(&owner);
-                }
-            }
-        }
-        for owner in owners {
-            self.dependents.entry(owner).or_default().insert(uid.to_owned());
-        }
-    }
-
-    fn owner_applied(&mut self, uid: String, object: &Value) {
-        let trimmed = raw::trim_owner(object);
-        self.fetching.remove(&uid);
-        let was_unreadable = self.owners.unreadable.remove(&uid);
-        if !was_unreadable && self.owners.by_uid.get(&uid).is_some_and(|owner| **owner == trimmed) {
-            return;
-        }
-        self.owners.by_uid.insert(uid.clone(), Arc::new(trimmed));
-        self.regroup_dependents(&uid);
-    }
-
-    fn regroup_dependents(&mut self, owner: &str) {
-        for pod in self.dependents.get(owner).cloned().unwrap_or_default() {
-            self.regroup(&pod);
-        }
-    }
-
-    fn end_walk_at(&mut self, uid: &str) {
-        self.fetching.remove(uid);
-        self.owners.unreadable.insert(uid.to_owned());
-        self.regroup_dependents(uid);
-    }
-
-    fn tick(&mut self) {
-        let mut gone = BTreeSet::new();
-        for (owner, since) in self.pods.values().filter_map(|entry| entry.waiting.as_ref()) {
-            let synced = self.state(owner.group(), &owner.kind) == Some(KindState::Synced);
-            if synced && self.now - since >= OWNER_PATIENCE_MILLIS {
-                gone.insert(owner.uid.clone());
-            }
-        }
-        for uid in gone {
-            self.end_walk_at(&uid);
-        }
-        // Verdicts about owners that no pod names any more are forgotten.
-        let dependents = &self.dependents;
-        self.owners.unreadable.retain(|uid| dependents.contains_key(uid));
-        self.fetching.retain(|uid| dependents.contains_key(uid));
-        self.tick_gangs();
-    }
 }
-
-/// Owners followed at most, as in grouping: a longer chain is a cycle, and none of it is still to come.
-const MAX_CHAIN: usize = 16;
 
 /// Whether what grouping reads of a pod changed.
 fn grouping_changed(before: &Pod, after: &Pod) -> bool {
@@ -601,12 +480,6 @@ impl PodEntry {
             shape: None,
             waiting: None,
         }
-    }
-
-    /// It has no node, and was there at this moment already (clocks of two machines differ a little).
-    fn waited_at(&self, moment: Millis) -> bool {
-        const CLOCK_SLACK_MILLIS: Millis = 2_000;
-        raw::node_of(&self.pod).is_none() && convert::created_millis(&self.pod.metadata) <= moment + CLOCK_SLACK_MILLIS
     }
 
     fn waits_for(&self, gvk: &Gvk) -> bool {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::directory::SharedDirectory;
 use super::store::{Store, base_kinds};
-use super::{Change, Effect, Gvk};
+use super::{Change, Effect, Gvk, Unreadable};
+use crate::grouping::ObjectId;
 
 fn store() -> Store {
     Store::new("kai-scheduler", SharedDirectory::default())
@@ -349,38 +350,6 @@ fn the_value_of_a_priority_class_ends_with_it() {
 }
 
 #[test]
-fn what_an_earlier_process_sent_is_waited_out_where_pods_waited_already() {
-    let again = |pod: Option<Value>, ended_at: i64| {
-        let mut store = store().after_another(1_000, 6_000);
-        let other = Gvk::new("", "v1", "Pod");
-        if let Some(pod) = pod {
-            store.apply(Change::ListStarted(other.clone()), 1_000);
-            store.apply(Change::Listed(other.clone(), Box::new(pod)), 1_000);
-            store.apply(Change::ListEnded(job_kind()), 1_000);
-        }
-        let effects: Vec<Effect> =
-            base_kinds().into_iter().flat_map(|gvk| store.apply(Change::ListEnded(gvk), ended_at)).collect();
-        let waits = effects.iter().any(|effect| matches!(effect, Effect::ListAgain(..)));
-        let synced = |effects: &[Effect]| effects.contains(&Effect::Engine(Event::Synced));
-        assert_ne!(waits, synced(&effects), "either it decides or it lists again");
-        if waits {
-            assert!(effects.contains(&Effect::ListAgain(other.clone(), 6_000 - ended_at)));
-            assert!(synced(&store.apply(Change::ListEnded(other), 6_000)), "once");
-        }
-        waits
-    };
-    let young = || {
-        let mut young = pod("a", None);
-        young["metadata"]["creationTimestamp"] = json!("2030-01-01T00:00:00Z");
-        young
-    };
-    assert!(again(Some(pod("a", None)), 2_000));
-    assert!(!again(None, 2_000), "nothing waited: nothing can be on its way");
-    assert!(!again(Some(young()), 2_000), "it came after the start");
-    assert!(!again(Some(pod("a", None)), 6_000), "the time is over already");
-}
-
-#[test]
 fn an_owner_whose_kind_may_not_be_watched_is_read_once() {
     let mut store = store();
     end_lists(&mut store);
@@ -394,14 +363,85 @@ fn an_owner_whose_kind_may_not_be_watched_is_read_once() {
     assert_eq!((fetches(&effects), pods(&effects).len()), (0, 1), "the answer is kept");
 }
 
+fn job_id() -> ObjectId {
+    ObjectId { kind: "Job".to_owned(), namespace: "ns".to_owned(), name: "train".to_owned(), ..ObjectId::of(&job("2")) }
+}
+
+/// The problem codes of the last gang that is told.
+fn problems(effects: &[Effect]) -> Vec<&str> {
+    gangs(effects).last().map(|gang| gang.problems.iter().map(|problem| problem.code).collect()).unwrap_or_default()
+}
+
 #[test]
-fn an_owner_that_may_not_be_read_either_ends_the_walk() {
+fn pods_of_an_owner_that_may_not_be_read_either_wait_and_say_so() {
     let mut store = store();
     end_lists(&mut store);
     apply(&mut store, pod_kind(), pod("a", None));
     store.apply(Change::Forbidden(job_kind()), 1_000);
-    let effects = store.apply(Change::Unreadable("job-1".to_owned()), 1_000);
-    assert!(pods(&effects)[0].gang.is_some(), "{effects:?}");
+    let effects = store.apply(Change::Unreadable(job_id(), Unreadable::Forbidden), 1_000);
+    assert_eq!((pods(&effects).len(), problems(&effects)), (1, vec!["OwnerForbidden"]));
+    let problem = &gangs(&effects)[0].problems[0];
+    assert!(problem.key.contains("Job (batch)") && problem.object == "Job/train", "{problem:?}");
+    assert!(creations(&effects).is_empty(), "too little is known to write it down: {effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Skipped { .. })), "{effects:?}");
+    // The PodGroup that somebody wrote who knew more is left alone.
+    let object = json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "pg-train-job-1", "namespace": "ns", "uid": "pg"}, "spec": {"minMember": 2},
+    });
+    let effects = apply(&mut store, Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup"), object);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::PatchPodGroup(..))), "{effects:?}");
+    // Asked again now and then; the answer frees the pods.
+    let fetches = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Fetch(_))).count();
+    assert_eq!(fetches(&store.apply(Change::Tick, 20_000)), 0);
+    assert_eq!([fetches(&store.apply(Change::Tick, 40_000)), fetches(&store.apply(Change::Tick, 80_000))], [1, 0]);
+    assert!(store.apply(Change::Unreadable(job_id(), Unreadable::Forbidden), 81_000).is_empty(), "nothing new");
+    let effects = apply(&mut store, job_kind(), job("2"));
+    assert_eq!((gangs(&effects)[0].min_member, problems(&effects)), (Some(2), Vec::new()));
+}
+
+#[test]
+fn a_granted_permission_frees_the_pods() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    store.apply(Change::Forbidden(job_kind()), 1_000);
+    store.apply(Change::Unreadable(job_id(), Unreadable::Forbidden), 1_000);
+    store.apply(Change::ListStarted(job_kind()), 2_000);
+    let effects = store.apply(Change::Listed(job_kind(), Box::new(job("2"))), 2_000);
+    assert_eq!((gangs(&effects)[0].min_member, problems(&effects)), (Some(2), Vec::new()));
+}
+
+#[test]
+fn an_owner_that_is_gone_ends_the_walk() {
+    let mut store = store();
+    end_lists(&mut store);
+    apply(&mut store, pod_kind(), pod("a", None));
+    store.apply(Change::Forbidden(job_kind()), 1_000);
+    let effects = store.apply(Change::Unreadable(job_id(), Unreadable::Gone), 1_000);
+    assert!(pods(&effects)[0].gang.is_some() && problems(&effects).is_empty(), "{effects:?}");
+}
+
+#[test]
+fn pods_whose_pod_group_is_not_there_say_so() {
+    let mut store = store();
+    let kind = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    let mut alone = pod("a", None);
+    alone["metadata"]["ownerReferences"] = Value::Null;
+    alone["metadata"]["annotations"] = json!({"pod-group-name": "mine"});
+    assert!(gangs(&apply(&mut store, pod_kind(), alone)).is_empty(), "the list of PodGroups is not complete");
+    assert_eq!(problems(&store.apply(Change::ListEnded(kind.clone()), 1_000)), ["PodGroupNotFound"]);
+    let object = json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "mine", "namespace": "ns", "uid": "pg"}, "spec": {"minMember": 2},
+    });
+    let effects = apply(&mut store, kind.clone(), object.clone());
+    assert_eq!((gangs(&effects)[0].min_member, problems(&effects)), (Some(2), Vec::new()));
+    let effects = store.apply(Change::Deleted(kind, Box::new(object)), 2_000);
+    assert_eq!(problems(&effects), ["PodGroupNotFound"]);
+    assert!(effects.contains(&Effect::Engine(Event::GangDelete("pg".to_owned()))));
+    let gone = store.apply(Change::Deleted(pod_kind(), Box::new(pod("a", None))), 3_000);
+    assert!(gone.contains(&Effect::Engine(Event::GangDelete("missing/ns/mine".to_owned()))), "{gone:?}");
 }
 
 #[test]

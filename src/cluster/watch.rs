@@ -4,9 +4,9 @@
 //! A kind that the server lacks (a CRD not installed) is reported absent and looked for again; one that may not be
 //! watched is reported forbidden. What the objects mean is not known here.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
@@ -15,15 +15,18 @@ use kube::runtime::watcher;
 use kube::{Client, discovery};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::{Change, Gvk};
 use crate::grouping::core_group;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Complaint, Metrics};
 
 /// How often an absent or forbidden kind is looked for again: soon enough for a person who just installed a CRD.
 const PROBE_PERIOD: Duration = Duration::from_secs(5);
+
+/// A kind that disappears under a watch is looked for after this time: a CRD that is replaced comes back at once.
+const REPLACED_WAIT: Duration = Duration::from_secs(1);
 
 /// Objects per page of the first list: 500 is the customary size, and bounds the memory of one answer.
 const PAGE_SIZE: u32 = 500;
@@ -36,7 +39,7 @@ pub struct Watches {
     client: Client,
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
-    started: BTreeMap<(String, String), AbortHandle>,
+    started: BTreeSet<(String, String)>,
     tasks: JoinSet<()>,
 }
 
@@ -44,37 +47,29 @@ impl Watches {
     /// No watch yet; what they see goes to `changes`.
     #[must_use]
     pub fn new(client: Client, changes: mpsc::Sender<Change>, metrics: Arc<Metrics>) -> Self {
-        Self { client, changes, metrics, started: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { client, changes, metrics, started: BTreeSet::new(), tasks: JoinSet::new() }
     }
 
     /// Starts the watch of a kind, once. False when there are too many already.
     pub fn start(&mut self, gvk: Gvk) -> bool {
-        if self.started.contains_key(&gvk.group_kind()) {
+        if self.started.contains(&gvk.group_kind()) {
             return true;
         }
         if self.started.len() >= MAX_WATCHED_KINDS {
             return false;
         }
-        self.spawn(gvk, Duration::ZERO);
-        true
-    }
-
-    /// Ends the watch of a kind and starts it anew after a while: its list is a consistent read of that moment.
-    pub fn list_again(&mut self, gvk: Gvk, after: Duration) {
-        if let Some(running) = self.started.remove(&gvk.group_kind()) {
-            running.abort();
-        }
-        self.spawn(gvk, after);
-    }
-
-    fn spawn(&mut self, gvk: Gvk, after: Duration) {
         let kind = gvk.group_kind();
-        let watch = Watch { client: self.client.clone(), changes: self.changes.clone(), metrics: Arc::clone(&self.metrics), gvk };
-        let running = self.tasks.spawn(async move {
-            tokio::time::sleep(after).await;
-            watch.run().await;
-        });
-        self.started.insert(kind, running);
+        let watch = Watch {
+            client: self.client.clone(),
+            changes: self.changes.clone(),
+            metrics: Arc::clone(&self.metrics),
+            gvk,
+            listed: false,
+            complaint: Complaint::default(),
+        };
+        self.tasks.spawn(watch.run());
+        self.started.insert(kind);
+        true
     }
 }
 
@@ -91,16 +86,20 @@ struct Watch {
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
     gvk: Gvk,
+    /// The last round came as far as a complete list.
+    listed: bool,
+    complaint: Complaint,
 }
 
 impl Watch {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut reported = "";
         loop {
             let (ended, wait) = match self.probe().await {
                 Probe::Present(resource) => {
-                    reported = "";
-                    (self.follow(&resource).await, Duration::from_millis(100))
+                    let ended = self.follow(&resource).await;
+                    let wait = if matches!(ended, Ended::Forbidden) { PROBE_PERIOD } else { REPLACED_WAIT };
+                    (ended, wait)
                 }
                 Probe::Absent => (Ended::Absent, PROBE_PERIOD),
                 Probe::Forbidden => (Ended::Forbidden, PROBE_PERIOD),
@@ -110,6 +109,13 @@ impl Watch {
                     continue;
                 }
             };
+            if std::mem::take(&mut self.listed) {
+                // What was listed stands until the next round: a list without the permission to watch is asked for again
+                // and again, and a kind that was there a moment ago may only have been replaced.
+                reported = "";
+                tokio::time::sleep(wait).await;
+                continue;
+            }
             let (name, change) = match &ended {
                 Ended::Closed => return,
                 Ended::Absent => ("absent", Change::Absent(self.gvk.clone())),
@@ -157,12 +163,18 @@ impl Watch {
         }
     }
 
-    async fn follow(&self, resource: &ApiResource) -> Ended {
+    async fn follow(&mut self, resource: &ApiResource) -> Ended {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
         let config = watcher::Config::default().page_size(PAGE_SIZE);
         let stream = watcher(api, config).default_backoff();
         let mut stream = std::pin::pin!(stream);
         while let Some(item) = stream.next().await {
+            if item.is_ok()
+                && let Some(errors) = self.complaint.over()
+            {
+                info!(kind = %self.gvk.kind, errors, "watch works again");
+            }
+            self.listed |= matches!(item, Ok(watcher::Event::InitDone));
             let change = match item {
                 Ok(watcher::Event::Init) => Change::ListStarted(self.gvk.clone()),
                 Ok(watcher::Event::InitApply(object)) => Change::Listed(self.gvk.clone(), self.raw(object, resource)),
@@ -197,7 +209,7 @@ impl Watch {
         Box::new(value)
     }
 
-    fn judge(&self, error: &watcher::Error) -> Option<Ended> {
+    fn judge(&mut self, error: &watcher::Error) -> Option<Ended> {
         let status = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
             | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status),
@@ -216,9 +228,11 @@ impl Watch {
         }
     }
 
-    fn count_error(&self, error: &str) {
+    fn count_error(&mut self, error: &str) {
         self.metrics.watch_errors.with_label_values(&[self.gvk.kind.as_str()]).inc();
-        warn!(kind = %self.gvk.kind, error, "watch failed; trying again");
+        if let Some(errors) = self.complaint.error(Instant::now()) {
+            warn!(kind = %self.gvk.kind, errors, error, "watch failed; trying again");
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangState, PodState, Reason};
+use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState, Reason};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -38,7 +38,10 @@ const MAX_IN_FLIGHT: usize = 20_000;
 /// The loop turns at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The same in the engine's unit.
+/// Unusable events that are told apart: more than a person would read.
+const MAX_REJECTED: usize = 10_000;
+
+/// [`HEARTBEAT`] in the engine's unit.
 const HEARTBEAT_MILLIS: Millis = 1_000;
 
 /// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
@@ -62,6 +65,10 @@ pub struct Scheduler {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     flights: Flights,
+    /// Gangs with a new pod or a new PodGroup object: what was found out about them before is to be written there, too.
+    joined: BTreeSet<String>,
+    /// What was said of events that the model could not use: each is logged once.
+    rejected: BTreeSet<String>,
     synced: bool,
     looked_back: bool,
     wakeup: Option<Millis>,
@@ -103,6 +110,8 @@ impl Scheduler {
             metrics: wiring.metrics,
             health: wiring.health,
             flights: Flights::default(),
+            joined: BTreeSet::new(),
+            rejected: BTreeSet::new(),
             synced: false,
             looked_back: false,
             wakeup: None,
@@ -166,8 +175,15 @@ impl Scheduler {
         };
         let held = |world: &World| pod.as_deref().and_then(|uid| world.live_place(uid));
         let before = held(&self.world);
+        let is_new = pod.as_deref().is_some_and(|uid| self.world.pod_state(uid).is_none());
+        if let Event::GangUpsert(facts) = &event {
+            self.joined.insert(facts.uid.clone());
+        }
         self.apply(event, now);
         let after = held(&self.world);
+        if is_new {
+            self.joined.extend(pod.as_deref().and_then(|uid| self.world.gang_of_pod(uid)));
+        }
         if before != after {
             // A pod came to a node, left it or is over: `bound` of its gang is another by now.
             for (gang, _) in [before, after].into_iter().flatten() {
@@ -201,7 +217,10 @@ impl Scheduler {
         self.metrics.events.inc();
         if let Err(rejected) = self.world.apply(event, now) {
             self.metrics.events_rejected.inc();
-            warn!(object = %rejected.object, field = %rejected.field, message = %rejected.message, "event not usable");
+            let what = format!("{}|{}|{}", rejected.object, rejected.field, rejected.message);
+            if self.rejected.len() < MAX_REJECTED && self.rejected.insert(what) {
+                warn!(object = %rejected.object, field = %rejected.field, message = %rejected.message, "event not usable");
+            }
         }
     }
 
@@ -215,6 +234,13 @@ impl Scheduler {
         }
         if self.synced && self.flights.in_flight() < MAX_IN_FLIGHT {
             self.decide(now);
+        }
+        for gang in std::mem::take(&mut self.joined) {
+            // A gang on its way has nothing to say yet.
+            let has_news = |report: &GangReport| report.bound > 0 || !report.reasons.is_empty();
+            if self.synced && self.world.gang_report(&gang).as_ref().is_some_and(has_news) {
+                self.flights.touch(gang);
+            }
         }
         for gang in self.flights.take_reportable() {
             self.report(&gang);

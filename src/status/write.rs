@@ -21,7 +21,7 @@ use super::{PodReport, REWRITE_AFTER, Write};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::leader::Fence;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Complaint, Metrics};
 
 /// The component that events name.
 const COMPONENT: &str = "berth";
@@ -50,6 +50,8 @@ pub(super) struct Scribe {
     /// Condition or status last written, by UID.
     written: Mutex<BTreeMap<String, (Value, Instant)>>,
     events: AtomicU64,
+    /// Refused writes by what they were.
+    complaints: Mutex<BTreeMap<&'static str, Complaint>>,
 }
 
 struct Subject<'a> {
@@ -61,7 +63,7 @@ struct Subject<'a> {
 
 impl Scribe {
     pub(super) fn new(client: Client, fence: Fence, metrics: Arc<Metrics>, directory: SharedDirectory) -> Self {
-        Self { client, fence, metrics, directory, written: Mutex::default(), events: AtomicU64::new(0) }
+        Self { client, fence, metrics, directory, written: Mutex::default(), events: AtomicU64::new(0), complaints: Mutex::default() }
     }
 
     pub(super) async fn write(&self, write: &Write) -> End {
@@ -111,7 +113,7 @@ impl Scribe {
         match result {
             // It exists: the watch shows it, and what differs is patched then.
             Err(Error::Api(status)) if status.code == 409 => End::Done,
-            result => ended("create PodGroup", result.map(|_| ())),
+            result => self.ended("create PodGroup", result.map(|_| ())),
         }
     }
 
@@ -120,7 +122,7 @@ impl Scribe {
         let (name, namespace) = (&patch["metadata"]["name"], &patch["metadata"]["namespace"]);
         let (Some(name), Some(namespace)) = (name.as_str(), namespace.as_str()) else { return End::Done };
         let result = self.pod_groups(namespace).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        ended("patch PodGroup", result.map(|_| ()))
+        self.ended("patch PodGroup", result.map(|_| ()))
     }
 
     async fn status(&self, report: &GangReport) -> End {
@@ -148,7 +150,7 @@ impl Scribe {
         let patch = json!({"metadata": {"uid": object_uid}, "status": ours});
         let api = self.pod_groups(&report.key.namespace);
         let result = api.patch_status(&report.key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        let end = ended("patch PodGroup status", result.map(|_| ()));
+        let end = self.ended("patch PodGroup status", result.map(|_| ()));
         if end == End::Done {
             let before = known.get("reason").cloned().unwrap_or_default();
             self.remember(&object_uid, ours);
@@ -208,7 +210,7 @@ impl Scribe {
             let result = api.patch_status(&pod.key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
             end = match result {
                 Err(Error::Api(status)) if status.code == 409 => End::Again,
-                result => ended("patch pod condition", result.map(|_| ())),
+                result => self.ended("patch pod condition", result.map(|_| ())),
             };
         }
         if end == End::Done {
@@ -219,6 +221,30 @@ impl Scribe {
             }
         }
         end
+    }
+
+    /// What the end of a write means. Refusals are logged once a minute for each kind of write: a permission that is missing
+    /// is missing for every object.
+    fn ended(&self, what: &'static str, result: Result<(), Error>) -> End {
+        match result {
+            Ok(()) => End::Done,
+            // Gone, replaced or refused: the watch brings what is true now.
+            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                debug!(write = what, code = status.code, text = %status.message, "write without an object");
+                End::Done
+            }
+            Err(Error::Api(status)) if matches!(status.code, 400 | 403 | 405 | 413 | 422) => {
+                let mut complaints = self.complaints.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if let Some(refused) = complaints.entry(what).or_default().error(std::time::Instant::now()) {
+                    warn!(write = what, code = status.code, text = %status.message, refused, "write refused");
+                }
+                End::Done
+            }
+            Err(error) => {
+                debug!(write = what, %error, "write failed; trying again");
+                End::Again
+            }
+        }
     }
 
     /// An event, tried once: it is a notice, not a state.
@@ -245,9 +271,8 @@ impl Scribe {
             }
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), &subject.key.namespace);
-        if let Err(error) = api.create(&PostParams::default(), &event).await {
-            debug!(%error, name = %subject.key.name, "event could not be written");
-        }
+        // An event that got lost is not made again.
+        self.ended("create event", api.create(&PostParams::default(), &event).await.map(|_| ()));
     }
 }
 
@@ -255,25 +280,6 @@ impl Scribe {
 fn too_early(last: Option<Instant>, same: bool) -> Option<End> {
     let not_before = last? + REWRITE_AFTER;
     (same && Instant::now() < not_before).then_some(End::NotBefore(not_before))
-}
-
-fn ended(what: &'static str, result: Result<(), Error>) -> End {
-    match result {
-        Ok(()) => End::Done,
-        // Gone, replaced or refused: the watch brings what is true now.
-        Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            debug!(write = what, code = status.code, text = %status.message, "write without an object");
-            End::Done
-        }
-        Err(Error::Api(status)) if matches!(status.code, 400 | 403 | 405 | 413 | 422) => {
-            warn!(write = what, code = status.code, text = %status.message, "write refused");
-            End::Done
-        }
-        Err(error) => {
-            debug!(write = what, %error, "write failed; trying again");
-            End::Again
-        }
-    }
 }
 
 #[cfg(test)]

@@ -12,18 +12,18 @@ use serde_json::json;
 use crate::rig::{RACK, Rig, SOON};
 
 const GANGS: u32 = 250;
-const PODS_PER_GANG: u32 = 4;
+pub(crate) const PODS_PER_GANG: u32 = 4;
 const PODS: usize = (GANGS * PODS_PER_GANG) as usize;
 /// The whole load, created by the Job controller on two cores.
-const LOAD: Duration = Duration::from_secs(300);
+pub(crate) const LOAD: Duration = Duration::from_secs(300);
 
 /// Exactly as many GPUs as pods: 125 nodes of 8.
-fn nodes() -> Vec<NodeSpec> {
+pub(crate) fn nodes() -> Vec<NodeSpec> {
     (0..125).map(|i| NodeSpec::new(format!("n{i:03}")).gpus(8).label(RACK, format!("r{}", i / 5))).collect()
 }
 
-async fn create_gangs(rig: &Rig) {
-    stream::iter(0..GANGS)
+pub(crate) async fn create_gangs(rig: &Rig, count: u32) {
+    stream::iter(0..count)
         .for_each_concurrent(16, |i| async move {
             let annotations = json!({
                 "kai.scheduler/batch-min-member": PODS_PER_GANG.to_string(),
@@ -55,7 +55,7 @@ async fn a_thousand_pods_within_the_budget_of_requests() {
     rig.start_berth();
     rig.ready().await;
     let started = Instant::now();
-    create_gangs(&rig).await;
+    create_gangs(&rig, GANGS).await;
     let places = rig.bound("g", PODS, LOAD).await;
     eprintln!("1000 pods of 250 Jobs created and bound in {:?}", started.elapsed());
     check_exact(&places);
@@ -91,7 +91,7 @@ async fn killed_in_the_middle_and_started_again() {
     rig.topology("t", &[RACK]).await;
     rig.start_berth();
     rig.ready().await;
-    create_gangs(&rig).await;
+    create_gangs(&rig, GANGS).await;
     for share in [PODS / 5, PODS / 2] {
         wait_for("some pods to be bound", LOAD, || async {
             let bound = rig.places("g").await.len();
@@ -121,7 +121,7 @@ async fn killed_in_the_middle_and_started_again() {
 async fn pods_that_wait_already_are_bound_in_seconds() {
     let mut rig = Rig::new(nodes()).await;
     rig.topology("t", &[RACK]).await;
-    create_gangs(&rig).await;
+    create_gangs(&rig, GANGS).await;
     wait_for("all pods to exist", LOAD, || async {
         let pods = rig.pods().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items.len();
         if pods == PODS { Ok(Some(())) } else { Err(format!("{pods} do")) }

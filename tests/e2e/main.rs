@@ -5,7 +5,9 @@
 
 mod core_groups;
 mod differential;
+mod faults;
 mod load;
 mod rig;
+mod rights;
 mod stories;
 mod volumes;

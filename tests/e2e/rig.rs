@@ -1,8 +1,9 @@
 //! A control plane, a Berth process, and the questions that tests ask.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -30,6 +31,10 @@ pub(crate) struct Rig {
     pub(crate) namespace: String,
     berth: Option<Child>,
     address: String,
+    /// With whose rights Berth runs.
+    pub(crate) kubeconfig: PathBuf,
+    /// Where Berth's log goes; without it to the output of the test.
+    pub(crate) log: Option<PathBuf>,
 }
 
 impl Drop for Rig {
@@ -52,7 +57,8 @@ impl Rig {
         plane.apply_crds(&client, &crds).await.unwrap();
         plane.create_nodes(&client, nodes).await.unwrap();
         let namespace = plane.namespace(&client, "e2e").await.unwrap();
-        Self { plane, client, namespace, berth: None, address: free_address() }
+        let kubeconfig = plane.kubeconfig_path().to_path_buf();
+        Self { plane, client, namespace, berth: None, address: free_address(), kubeconfig, log: None }
     }
 
     pub(crate) fn start_berth(&mut self) {
@@ -64,6 +70,11 @@ impl Rig {
         self.berth = Some(self.spawn(&self.address, arguments));
     }
 
+    /// What Berth has logged into `log` so far.
+    pub(crate) fn logged(&self) -> String {
+        self.log.as_ref().map(|path| std::fs::read_to_string(path).unwrap()).unwrap_or_default()
+    }
+
     /// One of several processes that lead by a Lease; it is this rig's from now on, and the one before is given back.
     pub(crate) fn start_candidate(&mut self) -> Option<Child> {
         self.address = free_address();
@@ -73,12 +84,14 @@ impl Rig {
     }
 
     fn spawn(&self, address: &str, more: &[&str]) -> Child {
+        let stderr = self.log.as_ref().map_or_else(Stdio::inherit, |path| File::create(path).unwrap().into());
         Command::new(env!("CARGO_BIN_EXE_berth"))
             .args(["run", "--listen-address", address, "--kubeconfig"])
-            .arg(self.plane.kubeconfig_path())
+            .arg(&self.kubeconfig)
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .unwrap()
     }
@@ -193,6 +206,18 @@ impl Rig {
             let mut scheduled = conditions.filter(|c| c.type_ == "PodScheduled" && c.status == "False");
             let found = scheduled.next().map(|c| (c.reason.unwrap_or_default(), c.message.unwrap_or_default()));
             Ok::<_, String>(found)
+        })
+        .await
+        .unwrap()
+    }
+
+    /// The same message, once the reason is this one.
+    pub(crate) async fn waits_because(&self, prefix: &str, reason: &str) -> String {
+        wait_for(&format!("a pod {prefix}* to wait because of {reason}"), SOON, || async {
+            match self.waits(prefix).await {
+                (found, message) if found == reason => Ok(Some(message)),
+                other => Err(format!("it says {other:?}")),
+            }
         })
         .await
         .unwrap()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::rig::{RACK, REGION, Rig, SOON, ZONE, gpu_pod_spec, two_regions};
 
-fn required_region() -> Value {
+pub(crate) fn required_region() -> Value {
     json!({
         "kai.scheduler/batch-min-member": "2",
         "kai.scheduler/topology": "cluster-topology",
@@ -21,7 +21,7 @@ fn required_region() -> Value {
     })
 }
 
-fn region(node: &str) -> &str {
+pub(crate) fn region(node: &str) -> &str {
     node.split('-').next().unwrap_or_default()
 }
 

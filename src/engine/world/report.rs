@@ -77,6 +77,14 @@ impl World {
         Some((state, pod.node.clone()))
     }
 
+    /// UID of the gang of a pod.
+    #[must_use]
+    pub fn gang_of_pod(&self, uid: &str) -> Option<String> {
+        let pod = self.pods[self.pod_by_uid.get(uid)?.at()].as_ref()?;
+        let gang = self.gang_by_key.get(&crate::world::apply::gang_key(&pod.facts)?)?;
+        Some(self.gangs[gang.at()].as_ref()?.facts.uid.clone())
+    }
+
     /// Nodes that could take this pod alone now, by name: every rule of a node counts, queues and topology do not.
     /// `None` for a pod that is not known.
     pub fn feasible_nodes(&mut self, uid: &str) -> Option<BTreeSet<String>> {

@@ -198,6 +198,21 @@ impl ControlPlane {
         self.processes.pids()
     }
 
+    /// Kills the API server, as a crash would.
+    pub fn kill_apiserver(&mut self) -> Result<()> {
+        self.processes.kill("kube-apiserver")
+    }
+
+    /// Starts the API server again after [`Self::kill_apiserver`], at the same
+    /// address and with all its data, and waits until it is ready.
+    pub async fn start_apiserver_again(&mut self) -> Result<()> {
+        self.processes.start_again("kube-apiserver")?;
+        let client = self.client().await?;
+        let options = Options::default();
+        self.ready("kube-apiserver", &options, || apiserver_ready(&client))
+            .await
+    }
+
     /// Fails, with the end of its log, if a component has ended.
     pub fn check(&mut self) -> Result<()> {
         self.processes.check()

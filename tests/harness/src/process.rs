@@ -31,6 +31,8 @@ pub(crate) struct Processes {
 struct Component {
     name: &'static str,
     child: Child,
+    program: PathBuf,
+    args: Vec<String>,
 }
 
 impl Processes {
@@ -84,7 +86,32 @@ impl Processes {
             .process_group(0)
             .spawn()
             .map_err(Error::io(format!("starting {name}")))?;
-        self.components.push(Component { name, child });
+        self.components.push(Component {
+            name,
+            child,
+            program: program.to_path_buf(),
+            args: args.to_vec(),
+        });
+        Ok(())
+    }
+
+    /// Kills one component at once, as a crash would.
+    pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
+        for component in self.components.iter_mut().filter(|c| c.name == name) {
+            let killed = component.child.kill();
+            killed.map_err(Error::io(format!("killing {name}")))?;
+            let waited = component.child.wait();
+            waited.map_err(Error::io(format!("waiting for the end of {name}")))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a component that was killed again, as it was started before.
+    pub(crate) fn start_again(&mut self, name: &str) -> Result<()> {
+        if let Some(at) = self.components.iter().position(|c| c.name == name) {
+            let old = self.components.remove(at);
+            self.spawn(old.name, &old.program, &old.args)?;
+        }
         Ok(())
     }
 

@@ -1,0 +1,168 @@
+//! The rights that `berth run` needs, as data: the manifest of `berth generate rbac` is made from it, and an end-to-end test
+//! runs Berth with exactly these. Who adds a request to `bind`, `status`, `cluster` or `leader` adds its right here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::cluster::store::base_kinds;
+use crate::grouping::kinds::KINDS;
+use crate::leader::lease_name;
+
+/// What to make the manifest for.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    /// Namespace and name of the service account.
+    pub namespace: &'a str,
+    /// See above.
+    pub account: &'a str,
+    /// `--scheduler-name` of the process.
+    pub scheduler_name: &'a str,
+    /// More kinds of owners, as `plural.group`.
+    pub owners: &'a [String],
+    /// The API server is 1.34: pods are labelled before their Bindings.
+    pub labels_first: bool,
+}
+
+const WATCH: &[&str] = &["list", "watch"];
+
+/// Kinds that stand between a pod and the kinds that grouping knows, or own pods by themselves.
+const MORE_OWNERS: &[(&str, &str)] = &[
+    ("", "replicationcontrollers"),
+    ("apps", "daemonsets"),
+    ("grove.io", "podcliques"),
+    ("grove.io", "podcliquescalinggroups"),
+    ("serving.knative.dev", "configurations"),
+    ("serving.knative.dev", "revisions"),
+];
+
+/// The plural of a kind, as resources of the API are named.
+fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    match lower.strip_suffix('s') {
+        Some(_) => format!("{lower}es"),
+        None => lower.strip_suffix('y').map_or_else(|| format!("{lower}s"), |stem| format!("{stem}ies")),
+    }
+}
+
+/// Kinds of owners by group: those that grouping knows, and others that are common between them and a pod.
+fn owners() -> BTreeMap<&'static str, BTreeSet<String>> {
+    let mut owners: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for kind in KINDS.iter().filter(|kind| kind.kind != "Pod") {
+        owners.entry(kind.group).or_default().insert(plural(kind.kind));
+    }
+    for (group, resource) in MORE_OWNERS {
+        owners.entry(group).or_default().insert((*resource).to_owned());
+    }
+    owners
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// The rules of the ClusterRole.
+fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
+    let mut rules = vec![
+        rule("", &["nodes"], WATCH),
+        // A Binding without an answer is cleared up by reading its pod.
+        rule("", &["pods"], &["get", "list", "watch"]),
+        rule("", &["pods/binding", "pods/eviction", "events"], &["create"]),
+        rule("", &["pods/status"], &["patch"]),
+        rule("scheduling.run.ai", &["queues"], WATCH),
+        rule("scheduling.run.ai", &["podgroups"], &["create", "list", "patch", "watch"]),
+        rule("scheduling.run.ai", &["podgroups/status"], &["patch"]),
+        rule("kai.scheduler", &["topologies"], WATCH),
+        rule("scheduling.k8s.io", &["priorityclasses"], WATCH),
+        // Named by pods in spec.schedulingGroup, where the server has them.
+        rule("scheduling.k8s.io", &["podgroups"], WATCH),
+    ];
+    if options.labels_first {
+        rules.push(rule("", &["pods"], &["patch"]));
+    }
+    // What else is watched from the start: storage, grouping rules.
+    for gvk in base_kinds() {
+        let resource = plural(&gvk.kind);
+        let has = |rule: &Value| rule["apiGroups"] == json!([gvk.group]) && rule["resources"] == json!([resource]);
+        if !rules.iter().any(has) {
+            rules.push(rule(&gvk.group, &[&resource], WATCH));
+        }
+    }
+    // `get` is for the time when list or watch is taken away: then each owner is read once.
+    let owner_verbs = &["get", "list", "watch"];
+    rules.extend(owners().iter().map(|(group, resources)| {
+        rule(group, &resources.iter().map(String::as_str).collect::<Vec<&str>>(), owner_verbs)
+    }));
+    for owner in options.owners {
+        let (plural, group) = owner.split_once('.').unwrap_or((owner, ""));
+        rules.push(rule(group, &[plural], owner_verbs));
+    }
+    rules
+}
+
+/// The objects to apply: a service account, its ClusterRole, and a Role for its Lease.
+#[must_use]
+pub fn manifests(options: &Options<'_>) -> Vec<Value> {
+    let Options { namespace, account, .. } = options;
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace}]);
+    let role = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": account});
+    let own = json!({"name": account, "namespace": namespace});
+    let lease = lease_name(options.scheduler_name);
+    let leases = |names: Value, verbs: Value| {
+        let mut rule = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
+        if !names.is_null() {
+            rule["resourceNames"] = names;
+        }
+        rule
+    };
+    vec![
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": account}, "rules": cluster_rules(options),
+        }),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": account},
+            "subjects": subjects, "roleRef": role("ClusterRole"),
+        }),
+        json!({
+            "apiVersion": rbac, "kind": "Role", "metadata": own,
+            // What is created has no name yet, as far as rules are concerned.
+            "rules": [leases(Value::Null, json!(["create"])), leases(json!([lease]), json!(["get", "update"]))],
+        }),
+        json!({
+            "apiVersion": rbac, "kind": "RoleBinding", "metadata": own, "subjects": subjects, "roleRef": role("Role"),
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(owners: &[String]) -> Options<'_> {
+        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, labels_first: false }
+    }
+
+    #[test]
+    fn plurals_are_those_of_the_api() {
+        let kinds = ["Job", "StorageClass", "NetworkPolicy", "PodCliqueSet", "CSINode", "RayCluster"];
+        let plurals = ["jobs", "storageclasses", "networkpolicies", "podcliquesets", "csinodes", "rayclusters"];
+        assert_eq!(kinds.map(plural), plurals);
+        assert!(owners()["batch"].contains("jobs") && owners()["apps"].contains("replicasets"));
+    }
+
+    #[test]
+    fn nothing_is_granted_with_a_wildcard_and_owners_can_be_added() {
+        let owners = ["jobsets.jobset.x-k8s.io".to_owned()];
+        let rules = cluster_rules(&options(&owners));
+        assert!(!json!(rules).to_string().contains('*'));
+        let added = rules.last().expect("rules");
+        assert_eq!((&added["apiGroups"], &added["resources"]), (&json!(["jobset.x-k8s.io"]), &json!(["jobsets"])));
+        let patches = |labels_first| {
+            let rules = cluster_rules(&Options { labels_first, ..options(&[]) });
+            rules.iter().any(|rule| rule["resources"] == json!(["pods"]) && rule["verbs"] == json!(["patch"]))
+        };
+        assert_eq!([patches(false), patches(true)], [false, true]);
+    }
+}
