@@ -45,11 +45,7 @@ fn head(reason: &Reason) -> String {
             .as_ref()
             .map_or_else(|| "holds a mistake".to_owned(), problem),
         Code::UnsupportedFeature => {
-            let key = reason
-                .problem
-                .as_ref()
-                .map_or("a feature it asks for", |problem| problem.key.as_str());
-            format!("{who}uses {key}, which is recognised but not supported yet")
+            format!("{who}uses {}, which is recognised but not supported yet", reason.detail)
         }
         Code::QueueNotFound => format!("queue {} does not exist", queue_name(reason)),
         Code::QueueNotLeaf => format!(
@@ -119,7 +115,9 @@ fn plural(count: i64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn problem(problem: &Problem) -> String {
+/// A mistake as a sentence.
+#[must_use]
+pub fn problem(problem: &Problem) -> String {
     let object = if problem.object.is_empty() {
         String::new()
     } else {
@@ -268,47 +266,9 @@ fn amount(resource: &str, each: &str, pods: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use berth_engine::facts::ProblemCode;
 
-    /// Codes of the mistakes that grouping and the engine find.
-    const PROBLEMS: [&str; 36] = [
-        "ClaimInUse",
-        "ClaimLost",
-        "ClaimNotBound",
-        "ClaimNotFound",
-        "ClaimNotOwned",
-        "ClaimTerminating",
-        "StorageClassNotFound",
-        "TooManyClaims",
-        "VolumeNotFound",
-        "DuplicateSubgroup",
-        "InvalidDuration",
-        "InvalidField",
-        "InvalidGang",
-        "InvalidMemberLabel",
-        "InvalidMinMember",
-        "InvalidMinSubGroup",
-        "InvalidPolicy",
-        "InvalidPreemptibility",
-        "InvalidReplicas",
-        "InvalidSegmentLevels",
-        "InvalidSegmentSize",
-        "InvalidSize",
-        "LevelWithoutTopology",
-        "MinMemberIgnored",
-        "OwnerForbidden",
-        "PodGroupNotFound",
-        "PreferredAboveRequired",
-        "SchedulingGroupNotFound",
-        "SegmentsWithoutIndex",
-        "SubgroupCycle",
-        "TopologyIgnored",
-        "UnknownLevel",
-        "UnknownParent",
-        "UnknownPriorityClass",
-        "UnknownSubgroup",
-        "UnknownTopology",
-    ];
+    use super::*;
 
     fn too_small() -> Reason {
         let path = vec![("topology.kubernetes.io/region".to_owned(), "asia-northeast3".to_owned())];
@@ -363,30 +323,25 @@ mod tests {
         assert!(text.ends_with("(3 nodes refused: too little nvidia.com/gpu free, 1 node refused: cordoned, 2 nodes without the label topology.kubernetes.io/region)"), "{text}");
     }
 
-    #[test]
-    fn every_code_has_a_sentence_and_a_section() {
-        let page = include_str!("../docs/reasons.md");
-        for code in Code::ALL {
-            assert!(!head(&Reason::new(code)).is_empty());
-            if code != Code::Problem {
-                assert!(
-                    page.contains(&format!("\n## {}\n", code.name())),
-                    "docs/reasons.md has no section {}",
-                    code.name()
-                );
-            }
-        }
+    /// The titles of a page behind so many `#`, sorted.
+    fn titles<'a>(page: &'a str, mark: &str) -> Vec<&'a str> {
+        let mut titles: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(mark)).collect();
+        titles.sort_unstable();
+        titles
     }
 
     #[test]
-    fn every_mistake_has_a_section() {
+    fn the_page_of_reasons_is_complete() {
         let page = include_str!("../docs/reasons.md");
-        for code in PROBLEMS {
-            assert!(
-                page.contains(&format!("\n### {code}\n")),
-                "docs/reasons.md has no section {code}"
-            );
-        }
+        let mut codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).chain(["Mistakes", "Rules that refuse a node"]).collect();
+        codes.sort_unstable();
+        assert_eq!(titles(page, "## "), codes);
+        let mut mistakes: Vec<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
+        mistakes.sort_unstable();
+        let (_, section) = page.split_once("\n## Mistakes\n").expect("the section is there");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        assert_eq!(titles(section, "### "), mistakes);
+        assert!(Code::ALL.iter().all(|code| !head(&Reason::new(*code)).is_empty()));
     }
 
     #[test]

@@ -8,6 +8,9 @@
 /// Annotation on a Topology, `"true"`: used by constraints that name a level but no topology.
 pub const DEFAULT_TOPOLOGY: &str = "berth.scheduler/default";
 
+/// Annotation on a PodGroup of ours, JSON: subgroups that prefer the lowest level of their topology on their own.
+pub const AUTOMATIC_PREFERRED: &str = "berth.scheduler/automatic-preferred";
+
 /// Annotation on a bound pod, `<id>/<n>`: the decision that bound it and its place there.
 pub const DECISION: &str = "berth.scheduler/decision";
 
@@ -275,6 +278,9 @@ pub const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 
 /// Label on Ray pods: `headgroup` or the worker group's name.
 pub const RAY_GROUP: &str = "ray.io/group";
+
+/// Label on Ray pods: `head` or `worker`.
+pub const RAY_NODE_TYPE: &str = "ray.io/node-type";
 
 /// Label on a Ray owner: name of the PriorityClass.
 pub const RAY_PRIORITY_CLASS: &str = "ray.io/priority-class-name";

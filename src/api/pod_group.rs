@@ -46,7 +46,7 @@ const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
         name = "Phase",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Placed, Partial or Pending"
+        description = "Placed, Partial, Pending or Done"
     ),
     printcolumn(
         name = "Bound",
@@ -202,7 +202,7 @@ pub enum Preemptibility {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroupStatus {
-    /// Placed, Partial or Pending.
+    /// Placed, Partial, Pending or Done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PodGroupPhase>,
 
@@ -254,6 +254,8 @@ pub enum PodGroupPhase {
     Partial,
     /// No pod runs.
     Pending,
+    /// Over: every pod has succeeded or failed.
+    Done,
     /// A word of another writer. Read, never written, and not in the schema.
     #[serde(other)]
     #[schemars(skip)]
@@ -500,6 +502,7 @@ impl fmt::Display for PodGroupPhase {
             Self::Placed => "Placed",
             Self::Partial => "Partial",
             Self::Pending => "Pending",
+            Self::Done => "Done",
             Self::Unknown => "Unknown",
         })
     }

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 pub mod generate;
+mod progress;
 pub mod render;
 pub mod run;
 pub mod simulate;
@@ -33,6 +34,13 @@ enum Command {
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
     Run(run::Arguments),
+}
+
+/// Whose ways are followed where Berth differs on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compat {
+    /// Those of KAI Scheduler: docs/compat.md lists every difference.
+    Kai,
 }
 
 /// Runs the command that the process was started with.

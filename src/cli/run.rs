@@ -13,7 +13,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::YES;
+use super::{Compat, YES};
 use crate::bind::{self, Binder};
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Topology for constraints that name a level and no topology.
     #[arg(long, env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
+    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
+    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
+    compat: Option<Compat>,
     /// Kubeconfig; without it KUBECONFIG, the usual file, or the service account inside a cluster.
     #[arg(long, env = "BERTH_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -202,7 +205,8 @@ async fn start(
     let (result_sender, results) = mpsc::unbounded_channel();
     let (command_sender, commands) = mpsc::unbounded_channel();
 
-    let store = Store::new(&arguments.scheduler_name, directory.clone());
+    let compat_kai = arguments.compat == Some(Compat::Kai);
+    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai);
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)
@@ -219,6 +223,7 @@ async fn start(
     let ingest = tokio::spawn(ingest.run());
     let policy = Policy {
         default_topology: arguments.default_topology.clone(),
+        compat_kai,
         verdict_age_millis: Policy::VERDICT_AGE_MILLIS,
         verdicts_per_pass: Policy::VERDICTS_PER_PASS,
         ..Policy::standard()

@@ -7,8 +7,9 @@ use anyhow::Result;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
+use super::progress::Progress;
 use super::render::{html, json, table};
-use super::{NO, YES, complain};
+use super::{Compat, NO, YES, complain};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
 use crate::simulate::result::SimulationResult;
@@ -32,6 +33,9 @@ pub struct Arguments {
     /// Topology of gangs that name none.
     #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
+    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
+    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
+    compat: Option<Compat>,
     /// Pods with this schedulerName are placed; others only hold room.
     #[arg(
         long,
@@ -59,8 +63,12 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
+        compat_kai: arguments.compat == Some(Compat::Kai),
     };
+    let reading = Progress::start("reading".to_owned());
     let items = read_paths(&arguments.paths)?;
+    drop(reading);
+    let placing = Progress::start(format!("placing {} objects", items.len()));
     let (scenarios, objects): (Vec<Item>, Vec<Item>) =
         items.into_iter().partition(|item| scenario::is_scenario(&item.value));
     let mut code = YES;
@@ -80,6 +88,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         cluster.settle();
         runs.push((String::new(), cluster));
     }
+    drop(placing);
     let results: Vec<SimulationResult> = runs.iter().map(|(_, cluster)| SimulationResult::of(cluster)).collect();
     let clean = alone || results.last().is_none_or(|result| result.all_placed() && result.skipped.is_empty());
     print(arguments, &runs, results, out)?;

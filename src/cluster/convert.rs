@@ -6,23 +6,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::pod_group::{Preemptibility, TopologyConstraint};
 use berth_api::quantity::{parse_millis, parse_millis_floor, parse_units, parse_units_floor};
-use berth_api::{Amount, Bound, PodGroup, Queue, Topology};
+use berth_api::{Amount, Bound, Queue, Topology};
 use berth_engine::facts::{
-    Amounts, ConstraintFacts, GangFacts, LevelFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, Problem,
-    QueueAmount, QueueFacts, SubgroupFacts, Taint, TaintEffect, TopologyFacts,
+    Amounts, LevelFacts, Millis, NodeFacts, PodFacts, PodPhase, Problem, QueueAmount, QueueFacts, Taint, TaintEffect,
+    TopologyFacts,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::grouping::{self, Group, GroupProblem, GroupingContext};
+use crate::grouping::leaders::leads;
+use crate::grouping::{self, External, Group, GroupingContext};
 
+pub mod automatic;
+mod gang;
 mod shape;
 pub mod storage;
 
+pub use gang::{derived_gang_facts, gang_facts, has_derived_constraint, unread_owner_fact};
 pub use shape::shape_facts;
 
 /// The label that may only be the last level of a topology.
@@ -39,9 +42,6 @@ pub const SUBGROUP_NAME: &str = "kai.scheduler/subgroup-name";
 
 /// Annotation of a bound pod that names the decision.
 pub const DECISION: &str = "berth.scheduler/decision";
-
-/// Priorities from here on are not preemptible unless the gang says so.
-const NON_PREEMPTIBLE_FROM: i32 = 100;
 
 /// An object that can't be used, and why.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
@@ -108,9 +108,37 @@ pub struct Membership {
     pub leader: bool,
     /// Keys that grouping recognised and that are not supported.
     pub unsupported: Vec<String>,
+    /// Mistakes of the pod alone.
+    pub problems: Vec<Problem>,
 }
 
 impl Membership {
+    /// As grouping derived it from the pod's workload.
+    #[must_use]
+    pub fn of_group(group: &Group) -> Self {
+        Self {
+            gang: Some(group.name.clone()),
+            subgroup: group.subgroup.clone(),
+            index: group.index,
+            leader: group.leader,
+            unsupported: group.unsupported.clone(),
+            problems: group.pod_problem.iter().map(gang::problem_fact).collect(),
+        }
+    }
+
+    /// In a group that somebody else keeps.
+    #[must_use]
+    pub fn of_external(external: External) -> Self {
+        Self {
+            gang: external.name,
+            subgroup: external.subgroup,
+            index: external.index,
+            leader: external.leader,
+            unsupported: external.unsupported,
+            problems: Vec::new(),
+        }
+    }
+
     /// What the pod itself says: the annotation of its PodGroup and the label of its subgroup.
     #[must_use]
     pub fn written_on(pod: &Pod) -> Self {
@@ -128,6 +156,7 @@ impl Membership {
             gang: annotation(POD_GROUP_NAME),
             subgroup: label(SUBGROUP_NAME),
             index,
+            leader: leads(pod),
             ..Self::default()
         }
     }
@@ -305,6 +334,7 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         terminating: pod.metadata.deletion_timestamp.is_some(),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
         decision: annotations.get(DECISION).cloned(),
+        problems: membership.problems.clone(),
     })
 }
 
@@ -436,11 +466,12 @@ fn queue_fields(queue: &Queue) -> std::result::Result<QueueFacts, FieldError> {
     })
 }
 
-/// Priority values by class name.
+/// Priority values by class name, and how workloads are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priorities {
     classes: BTreeMap<String, i32>,
     global_default: Option<String>,
+    compat_kai: bool,
 }
 
 impl Priorities {
@@ -454,7 +485,14 @@ impl Priorities {
         Self {
             classes,
             global_default: None,
+            compat_kai: false,
         }
+    }
+
+    /// The same, with workloads read as KAI Scheduler reads them.
+    #[must_use]
+    pub fn compat_kai(self, compat_kai: bool) -> Self {
+        Self { compat_kai, ..self }
     }
 
     /// Adds or replaces a class.
@@ -484,110 +522,9 @@ impl Priorities {
         GroupingContext {
             priority_classes: &self.classes,
             global_default: self.global_default.as_deref(),
+            compat_kai: self.compat_kai,
         }
     }
-}
-
-/// Facts of a gang as grouping derived it from a workload.
-pub fn derived_gang_facts(group: &Group, priorities: &Priorities) -> Result<GangFacts> {
-    let mut written = PodGroup::new(&group.name, group.spec.clone());
-    written.metadata.namespace = Some(group.namespace.clone());
-    let owner = if group.workload.name.is_empty() {
-        &group.owner
-    } else {
-        &group.workload
-    };
-    let mut facts = gang_facts(&written, &owner.display(), priorities)?;
-    for subgroup in &mut facts.subgroups {
-        subgroup.auto_preferred = group.auto_preferred.contains(&subgroup.name);
-        if subgroup.auto_preferred && subgroup.constraint.topology.is_none() {
-            subgroup.constraint.topology.clone_from(&group.auto_preferred_topology);
-        }
-    }
-    let problem = |problem: &GroupProblem| Problem {
-        code: problem.code.as_str(),
-        object: problem.object.clone(),
-        key: problem.key.clone(),
-        value: problem.value.trim_matches('"').to_owned(),
-        allowed: problem.allowed.clone(),
-    };
-    facts.problems = group.problems.iter().map(problem).collect();
-    Ok(facts)
-}
-
-/// Facts of a gang from its PodGroup. `owner` is the workload that the user wrote.
-pub fn gang_facts(group: &PodGroup, owner: &str, priorities: &Priorities) -> Result<GangFacts> {
-    gang_fields(group, owner, priorities)
-        .map_err(|error| error.of(object_name("scheduling.run.ai/v2alpha2", "PodGroup", &group.metadata)))
-}
-
-fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::result::Result<GangFacts, FieldError> {
-    let name = required_name(&group.metadata)?;
-    let spec = &group.spec;
-    let priority = priorities.context().priority(spec);
-    let preemptible = match spec.preemptibility {
-        Some(Preemptibility::Preemptible) => true,
-        Some(Preemptibility::NonPreemptible) => false,
-        None => priority < NON_PREEMPTIBLE_FROM,
-    };
-    if spec.min_member.is_some() && spec.min_sub_group.is_some() {
-        return Err(FieldError::new(
-            "spec.minSubGroup",
-            "",
-            "minMember and minSubGroup exclude each other",
-        ));
-    }
-    let mut subgroups = Vec::new();
-    for (i, subgroup) in spec.sub_groups.iter().enumerate() {
-        let field = format!("spec.subGroups[{i}]");
-        if subgroup.name.is_empty() {
-            return Err(FieldError::new(
-                format!("{field}.name"),
-                "",
-                "empty; every subgroup needs a name",
-            ));
-        }
-        subgroups.push(SubgroupFacts {
-            name: subgroup.name.clone(),
-            parent: subgroup.parent.clone().filter(|parent| !parent.is_empty()),
-            min_member: count(&format!("{field}.minMember"), subgroup.min_member)?,
-            min_subgroup: count(&format!("{field}.minSubGroup"), subgroup.min_sub_group)?,
-            constraint: constraint(subgroup.topology_constraint.as_ref()),
-            auto_preferred: false,
-        });
-    }
-    Ok(GangFacts {
-        uid: uid_of("PodGroup", &group.metadata),
-        key: ObjectKey::new(group.metadata.namespace.clone().unwrap_or_default(), name),
-        owner: owner.to_owned(),
-        queue: spec.queue.clone().unwrap_or_default(),
-        priority,
-        preemptible,
-        created: created_millis(&group.metadata),
-        min_member: count("spec.minMember", spec.min_member)?,
-        min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
-        constraint: constraint(spec.topology_constraint.as_ref()),
-        subgroups,
-        problems: Vec::new(),
-    })
-}
-
-fn count(field: &str, value: Option<i32>) -> std::result::Result<Option<u32>, FieldError> {
-    value
-        .map(|value| {
-            u32::try_from(value)
-                .map_err(|_| FieldError::new(field, value.to_string(), "negative; allowed is 0 or more"))
-        })
-        .transpose()
-}
-
-fn constraint(written: Option<&TopologyConstraint>) -> ConstraintFacts {
-    let text = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
-    written.map_or_else(ConstraintFacts::default, |constraint| ConstraintFacts {
-        topology: text(&constraint.topology),
-        required: text(&constraint.required_topology_level),
-        preferred: text(&constraint.preferred_topology_level),
-    })
 }
 
 #[cfg(test)]

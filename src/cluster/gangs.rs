@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use berth_api::keys;
 use berth_api::pod_group::PodGroup;
-use berth_engine::facts::{ConstraintFacts, Event, GangFacts, Millis, ObjectKey, Problem};
+use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey, Problem, ProblemCode};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
-use super::convert::{self, Membership};
+use super::convert::{self, Membership, automatic, has_derived_constraint};
 use super::directory::Member;
 use super::owners::forbidden_owner;
 use super::raw;
@@ -71,14 +71,7 @@ impl Store {
         let grouping = group_pod(pod, &self.owners, &self.priorities.context());
         match grouping {
             Grouping::External(external) => {
-                let membership = Membership {
-                    gang: external.name,
-                    subgroup: external.subgroup,
-                    index: external.index,
-                    leader: false,
-                    unsupported: external.unsupported,
-                };
-                self.join(uid, membership);
+                self.join(uid, Membership::of_external(*external));
             }
             Grouping::Group(mut group) => {
                 if let Some(name) = self.pods.get(uid).and_then(|entry| entry.core_group.clone()) {
@@ -90,15 +83,7 @@ impl Store {
                     return false;
                 }
                 let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
-                let mut unsupported = group.unsupported.clone();
-                unsupported.extend(group.pod_problem.as_ref().map(|problem| problem.key.clone()));
-                let membership = Membership {
-                    gang: Some(group.name.clone()),
-                    subgroup: group.subgroup.clone(),
-                    index: group.index,
-                    leader: false,
-                    unsupported,
-                };
+                let membership = Membership::of_group(&group);
                 let gang = self.gangs.entry(key.clone()).or_default();
                 gang.describe(uid, group);
                 // Joined when it is described: before, it would look like a gang whose PodGroup is missing.
@@ -234,16 +219,8 @@ impl Store {
                 None => Ok(missing_group(key)),
             };
         };
-        let mut facts = convert::derived_gang_facts(group, &self.priorities)?;
-        if let Some((object, _)) = &gang.object {
-            // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
-            if let Some(queue) = &object.spec.queue {
-                facts.queue.clone_from(queue);
-            }
-            if facts.constraint == ConstraintFacts::default() && !has_derived_constraint(object) {
-                facts.constraint = convert::gang_facts(object, "", &self.priorities)?.constraint;
-            }
-        }
+        let object = gang.object.as_ref().map(|(object, _)| object);
+        let mut facts = convert::derived_gang_facts(group, object, &self.priorities)?;
         facts.problems.extend(forbidden_owner(group));
         facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
         let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
@@ -337,7 +314,7 @@ impl Store {
 /// A gang whose pods name a PodGroup that is not there: it waits, and says so.
 fn missing_group(key: &ObjectKey) -> GangFacts {
     let problem = Problem {
-        code: "PodGroupNotFound",
+        code: ProblemCode::PodGroupNotFound,
         object: String::new(),
         key: keys::POD_GROUP.to_owned(),
         value: key.name.clone(),
@@ -369,15 +346,10 @@ fn member(entry: &PodEntry) -> Member {
     }
 }
 
-/// Whether the constraint of a PodGroup was written for its workload, not by a person.
-fn has_derived_constraint(object: &PodGroup) -> bool {
-    let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_CONSTRAINT));
-    mark.is_some_and(|mark| mark == keys::TRUE)
-}
-
 /// The PodGroup of a derived gang.
 fn manifest(group: &Group) -> Value {
     let mut annotations = group.annotations.clone();
+    annotations.extend(automatic::written(group).map(|value| (keys::AUTOMATIC_PREFERRED.to_owned(), value)));
     if group.spec.topology_constraint.is_some() {
         annotations.insert(keys::DERIVED_CONSTRAINT.to_owned(), keys::TRUE.to_owned());
     }
@@ -436,10 +408,13 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
     }
     let labels = missing(object.metadata.labels.as_ref(), &wanted["metadata"]["labels"], &[keys::QUEUE, keys::NODE_POOL]);
     let mut annotations = missing(object.metadata.annotations.as_ref(), &wanted["metadata"]["annotations"], &[]);
+    let is_there = |key: &&str| object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(*key));
+    if is_there(&keys::AUTOMATIC_PREFERRED) && wanted["metadata"]["annotations"][keys::AUTOMATIC_PREFERRED].is_null() {
+        annotations.insert(keys::AUTOMATIC_PREFERRED.to_owned(), Value::Null);
+    }
     if has_derived_constraint(object) && is_empty(&wanted["spec"]["topologyConstraint"]) {
         let copied = [keys::DERIVED_CONSTRAINT, keys::TOPOLOGY, keys::TOPOLOGY_REQUIRED, keys::TOPOLOGY_PREFERRED];
-        let stale = |key: &&str| object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(*key));
-        for key in copied.into_iter().filter(stale) {
+        for key in copied.into_iter().filter(is_there) {
             annotations.entry(key).or_insert(Value::Null);
         }
     }

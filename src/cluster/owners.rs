@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::grouping_rule::GroupingRuleSpec;
-use berth_engine::facts::{Millis, ObjectKey, Problem};
+use berth_engine::facts::{Millis, ObjectKey, Problem, ProblemCode};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -88,7 +88,7 @@ pub(super) fn forbidden_owner(group: &Group) -> Option<Problem> {
     let id = &unread.id;
     let kind = if id.group().is_empty() { id.kind.clone() } else { format!("{} ({})", id.kind, id.group()) };
     Some(Problem {
-        code: "OwnerForbidden",
+        code: ProblemCode::OwnerForbidden,
         object: id.display(),
         key: format!("the permission of Berth to get, list and watch {kind}"),
         value: "missing".to_owned(),

@@ -159,6 +159,12 @@ impl Store {
         }
     }
 
+    /// The same, with workloads read as KAI Scheduler reads them.
+    #[must_use]
+    pub fn compat_kai(self, compat_kai: bool) -> Self {
+        Self { priorities: self.priorities.compat_kai(compat_kai), ..self }
+    }
+
     /// Takes one change in and says what follows from it.
     pub fn apply(&mut self, change: Change, now: Millis) -> Vec<Effect> {
         self.now = now;

@@ -369,7 +369,7 @@ fn job_id() -> ObjectId {
 
 /// The problem codes of the last gang that is told.
 fn problems(effects: &[Effect]) -> Vec<&str> {
-    gangs(effects).last().map(|gang| gang.problems.iter().map(|problem| problem.code).collect()).unwrap_or_default()
+    gangs(effects).last().map(|gang| gang.problems.iter().map(|problem| problem.code.as_str()).collect()).unwrap_or_default()
 }
 
 #[test]
@@ -442,6 +442,70 @@ fn pods_whose_pod_group_is_not_there_say_so() {
     assert!(effects.contains(&Effect::Engine(Event::GangDelete("pg".to_owned()))));
     let gone = store.apply(Change::Deleted(pod_kind(), Box::new(pod("a", None))), 3_000);
     assert!(gone.contains(&Effect::Engine(Event::GangDelete("missing/ns/mine".to_owned()))), "{gone:?}");
+}
+
+#[test]
+fn segments_keep_their_automatic_level_when_only_the_pod_group_is_left() {
+    let kind = Gvk::new("kubeflow.org", "v1", "PyTorchJob");
+    let group_kind = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    let workload = |annotations: Value| {
+        let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}});
+        json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "llm", "namespace": "ns", "uid": "llm"},
+            "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4, "template": template}}},
+        })
+    };
+    let automatic = |facts: &GangFacts| facts.subgroups.iter().filter(|subgroup| subgroup.auto_preferred).count();
+    let key = berth_api::keys::AUTOMATIC_PREFERRED;
+    let mut worker = pod("w", None);
+    worker["metadata"]["labels"] =
+        json!({"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"});
+    worker["metadata"]["ownerReferences"][0] =
+        json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "llm", "uid": "llm", "controller": true});
+
+    let mut first = store();
+    end_lists(&mut first);
+    first.apply(Change::ListStarted(kind.clone()), 1_000);
+    let sized = workload(json!({"kai.scheduler/segment-size": "2", "kai.scheduler/topology": "t"}));
+    first.apply(Change::Listed(kind.clone(), Box::new(sized)), 1_000);
+    first.apply(Change::ListEnded(kind.clone()), 1_000);
+    let effects = apply(&mut first, pod_kind(), worker);
+    assert_eq!(automatic(gangs(&effects)[0]), 2);
+    let mut object = creations(&effects)[0].clone();
+    assert_eq!(object["metadata"]["annotations"][key], json!("{\"subGroups\":[\"worker/*\"],\"topology\":\"t\"}"));
+
+    // Another process finds the PodGroup and no workload.
+    object["metadata"]["uid"] = json!("pg-1");
+    let effects = apply(&mut store(), group_kind.clone(), object.clone());
+    assert_eq!(automatic(gangs(&effects)[0]), 2);
+    let topologies: Vec<_> = gangs(&effects)[0].subgroups.iter().map(|subgroup| subgroup.constraint.topology.as_deref()).collect();
+    assert_eq!(topologies, [None, Some("t"), Some("t")]);
+
+    // The workload names a level now: the annotation goes.
+    apply(&mut first, group_kind, object);
+    let levels = json!({"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-required-placement": "rack"});
+    let effects = apply(&mut first, kind, workload(levels));
+    let patch = effects.iter().find_map(|effect| match effect {
+        Effect::PatchPodGroup(_, patch) => Some(patch),
+        _ => None,
+    });
+    let annotations = patch.unwrap()["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations.get(key), Some(&Value::Null));
+}
+
+#[test]
+fn workloads_are_read_as_kai_does_when_asked() {
+    let minimum = |compat_kai: bool| {
+        let mut store = store().compat_kai(compat_kai);
+        end_lists(&mut store);
+        apply(&mut store, pod_kind(), pod("a", None));
+        let mut job = job("2");
+        let annotations = job["metadata"]["annotations"].take();
+        job["spec"]["template"] = json!({"metadata": {"annotations": annotations}});
+        gangs(&apply(&mut store, job_kind(), job))[0].min_member
+    };
+    assert_eq!((minimum(false), minimum(true)), (Some(2), Some(1)));
 }
 
 #[test]

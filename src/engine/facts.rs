@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use crate::problem::{Problem, ProblemCode};
+
 /// Milliseconds since the Unix epoch (or since the start of a simulation).
 pub type Millis = i64;
 
@@ -280,6 +282,8 @@ pub struct PodFacts {
     pub gated: bool,
     /// The `berth.scheduler/decision` mark (`<id>/<n>`), when present.
     pub decision: Option<String>,
+    /// Mistakes of this pod alone: it is never placed, the rest of its gang may be.
+    pub problems: Vec<Problem>,
 }
 
 /// A topology constraint of a gang or subgroup, as written.
@@ -319,21 +323,6 @@ pub struct SubgroupFacts {
     pub auto_preferred: bool,
 }
 
-/// A mistake in an object, found before or inside the engine. Keeps the gang pending.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Problem {
-    /// Stable CamelCase code, such as `InvalidSegmentSize`.
-    pub code: &'static str,
-    /// The object, such as `PyTorchJob/train`, or empty when it is the gang itself.
-    pub object: String,
-    /// The annotation, label or field.
-    pub key: String,
-    /// The value found.
-    pub value: String,
-    /// What is allowed, as a phrase.
-    pub allowed: String,
-}
-
 /// A gang: one PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GangFacts {
@@ -361,6 +350,8 @@ pub struct GangFacts {
     pub subgroups: Vec<SubgroupFacts>,
     /// Mistakes that keep it pending.
     pub problems: Vec<Problem>,
+    /// Mistakes that change nothing about where it can run: it runs without what they meant.
+    pub warnings: Vec<Problem>,
 }
 
 /// One resource of a queue. `None` means unlimited.

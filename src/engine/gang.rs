@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{GangFacts, Problem};
+use crate::facts::{GangFacts, Problem, ProblemCode};
 use crate::world::model::Sub;
 
 /// Builds the tree; every mistake is named, and the tree is then only a root.
@@ -31,7 +31,7 @@ pub(crate) fn build_tree(facts: &GangFacts) -> (Vec<Sub>, Vec<Problem>) {
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, subgroup) in facts.subgroups.iter().enumerate() {
         if index.insert(&subgroup.name, at + 1).is_some() {
-            problems.push(problem("DuplicateSubgroup", "name", &subgroup.name, "unique names"));
+            problems.push(problem(ProblemCode::DuplicateSubgroup, "name", &subgroup.name, "unique names"));
         }
     }
     let mut subs = vec![root];
@@ -39,8 +39,7 @@ pub(crate) fn build_tree(facts: &GangFacts) -> (Vec<Sub>, Vec<Problem>) {
         let parent = match subgroup.parent.as_deref().filter(|parent| !parent.is_empty()) {
             None => 0,
             Some(parent) => index.get(parent.to_lowercase().as_str()).copied().unwrap_or_else(|| {
-                problems.push(problem(
-                    "UnknownParent",
+                problems.push(problem(ProblemCode::UnknownParent,
                     "parent",
                     parent,
                     "the name of another subgroup",
@@ -58,7 +57,7 @@ pub(crate) fn build_tree(facts: &GangFacts) -> (Vec<Sub>, Vec<Problem>) {
         });
     }
     if let Some(cycle) = find_cycle(&subs) {
-        problems.push(problem("SubgroupCycle", "parent", &subs[cycle].name, "a tree of subgroups"));
+        problems.push(problem(ProblemCode::SubgroupCycle, "parent", &subs[cycle].name, "a tree of subgroups"));
         subs.truncate(1);
         return (subs, problems);
     }
@@ -80,8 +79,7 @@ fn set_minimums(facts: &GangFacts, subs: &mut [Sub], problems: &mut Vec<Problem>
         subs[at].min = if n_children == 0 { min_member.unwrap_or(1) } else {
             let wanted = min_subgroup.unwrap_or(n_children);
             if wanted > n_children {
-                problems.push(problem(
-                    "InvalidMinSubGroup",
+                problems.push(problem(ProblemCode::InvalidMinSubGroup,
                     "minSubGroup",
                     &wanted.to_string(),
                     &format!("0 to {n_children}, the number of children"),
@@ -105,7 +103,7 @@ fn find_cycle(subs: &[Sub]) -> Option<usize> {
     })
 }
 
-fn problem(code: &'static str, key: &str, value: &str, allowed: &str) -> Problem {
+fn problem(code: ProblemCode, key: &str, value: &str, allowed: &str) -> Problem {
     Problem {
         code,
         object: String::new(),

@@ -12,6 +12,7 @@ pub mod ids;
 pub mod outcome;
 mod place;
 pub mod policy;
+pub mod problem;
 pub mod rooms;
 pub mod schedule;
 pub mod topology;

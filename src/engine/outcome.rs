@@ -109,6 +109,8 @@ pub enum GangState {
     Partial,
     /// Waiting.
     Pending,
+    /// Over: every pod has succeeded or failed.
+    Done,
 }
 
 /// State of a pod.
@@ -149,6 +151,8 @@ pub struct GangReport {
     pub quality: Option<Quality>,
     /// Why pods wait; the blocking reason first. Empty when nothing waits.
     pub reasons: Vec<Reason>,
+    /// Mistakes without which it runs all the same.
+    pub warnings: Vec<crate::facts::Problem>,
 }
 
 /// Stable reason codes. Each has a section in docs/reasons.md.
@@ -288,11 +292,12 @@ pub struct Reason {
     pub refusals: Vec<(Rule, u32)>,
     /// Nodes without the level's label that could have taken these pods otherwise.
     pub unlabelled_nodes: u32,
-    /// The mistake, for `Code::Problem`; the key, for `Code::UnsupportedFeature`.
+    /// The mistake, for `Code::Problem`.
     pub problem: Option<crate::facts::Problem>,
     /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text for `Code::BindRefused` (the API server's) and `Code::VolumesNotReady`.
+    /// Free text: the API server's for `Code::BindRefused`, what is awaited for `Code::VolumesNotReady`, the key for
+    /// `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,
@@ -324,7 +329,7 @@ impl Reason {
     #[must_use]
     pub fn code_name(&self) -> &'static str {
         match (&self.code, &self.problem) {
-            (Code::Problem, Some(problem)) => problem.code,
+            (Code::Problem, Some(problem)) => problem.code.as_str(),
             (code, _) => code.name(),
         }
     }

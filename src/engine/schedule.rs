@@ -28,6 +28,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     world.end_waits(now);
     if world.dirty {
         world.dirty = false;
+        world.set_whole_paths(policy.compat_kai);
         world.refresh_trees();
         let woken = world.take_woken();
         Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
@@ -137,7 +138,7 @@ impl Pass<'_> {
                 return false;
             }
         };
-        let mut reasons = stray_reasons(&prepared);
+        let mut reasons = aside_reasons(&prepared);
         if prepared.satisfied(0) {
             let more = prepared.n_waiting(0) > 0;
             if !more {
@@ -150,7 +151,8 @@ impl Pass<'_> {
         if !prepared.ready(0) {
             let blocked = blocked_reasons(&prepared);
             if blocked.is_empty() {
-                reasons.insert(0, not_ready_reason(&prepared));
+                // A pod that is left aside won't come by waiting: its mistake goes first.
+                reasons.push(not_ready_reason(&prepared));
             } else {
                 reasons.splice(0..0, blocked);
             }
@@ -189,7 +191,7 @@ impl Pass<'_> {
             let mut units = Vec::new();
             prepared.surplus(0, &mut units);
             let Some((sub, single)) = units.into_iter().find(|(sub, _)| !tried.contains(sub)) else {
-                reasons.extend(stray_reasons(&prepared));
+                reasons.extend(aside_reasons(&prepared));
                 reasons.extend(blocked_reasons(&prepared));
                 reasons.extend(gated_reason(&prepared));
                 self.report(idx, reasons);
@@ -269,7 +271,7 @@ impl Pass<'_> {
             }
         };
         let mut unsupported: BTreeSet<&String> = BTreeSet::new();
-        for (_, pod) in self.world.gang_pods(&gang.facts.key).filter(|(_, pod)| pod.waits()) {
+        for (_, pod) in self.world.gang_pods(&gang.facts.key).filter(|(_, pod)| pod.waits() && pod.facts.problems.is_empty()) {
             unsupported.extend(&pod.facts.shape.unsupported);
         }
         if !unsupported.is_empty() {
@@ -467,38 +469,13 @@ fn problem_reason(problem: Problem) -> Reason {
 
 fn unsupported_reason(key: &str) -> Reason {
     let mut reason = Reason::new(Code::UnsupportedFeature);
-    reason.problem = Some(Problem {
-        code: "UnsupportedFeature",
-        object: String::new(),
-        key: key.to_owned(),
-        value: String::new(),
-        allowed: "workloads without it".to_owned(),
-    });
+    reason.detail = key.to_owned();
     reason
 }
 
-fn stray_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
-    let names: BTreeSet<&String> = prepared.strays.iter().map(|(_, name)| name).collect();
-    let leaves: Vec<&str> = prepared
-        .gang
-        .subs
-        .iter()
-        .skip(1)
-        .filter(|sub| sub.children.is_empty())
-        .map(|sub| sub.name.as_str())
-        .collect();
-    names
-        .into_iter()
-        .map(|name| {
-            problem_reason(Problem {
-                code: "UnknownSubgroup",
-                object: String::new(),
-                key: "kai.scheduler/subgroup-name".to_owned(),
-                value: name.clone(),
-                allowed: format!("a leaf subgroup of the gang: {}", leaves.join(", ")),
-            })
-        })
-        .collect()
+/// Why pods are left aside.
+fn aside_reasons(prepared: &Prepared<'_>) -> Vec<Reason> {
+    prepared.aside.iter().cloned().map(problem_reason).collect()
 }
 
 /// What keeps members with claims from every node for now.

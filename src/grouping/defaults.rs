@@ -17,11 +17,12 @@ const LONGEST_NAME: usize = 253;
 const DEVICE_SHARING: [&str; 4] = [keys::GPU_FRACTION, keys::GPU_MEMORY, keys::GPU_FRACTION_NUM_DEVICES, keys::MPS];
 
 /// Annotations that speak about the very object they are on, or that binding writes on a pod that is its own owner.
-const NOT_COPIED: [&str; 7] = [
+const NOT_COPIED: [&str; 8] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
     keys::POD_GROUP,
     keys::DECISION,
+    keys::AUTOMATIC_PREFERRED,
     keys::RECEIVED_RESOURCE_TYPE,
     keys::NUMA_PREDICTED,
     keys::NUMA_OBSERVED,
@@ -128,6 +129,14 @@ impl<'a> Defaults<'a> {
         Object::Pod(self.input.pod)
     }
 
+    /// What a message calls an object. All pods of a group say the same, so a pod of a workload is called by that.
+    fn display(&self, object: Object<'a>) -> String {
+        match object {
+            Object::Pod(_) if !self.input.owners.is_empty() => format!("pods of {}", self.input.top().display()),
+            object => object.display(),
+        }
+    }
+
     /// A label or annotation of the sources, or else of the pod.
     fn sources_then_pod(&self, read: impl Fn(Object<'a>) -> Option<&'a str>) -> Option<(Object<'a>, &'a str)> {
         self.label_sources.iter().copied().chain([self.pod()]).find_map(|object| Some((object, read(object)?)))
@@ -186,7 +195,8 @@ impl<'a> Defaults<'a> {
                 return name.to_owned();
             }
             let allowed = "the name of a PriorityClass that exists";
-            warnings.push(GroupProblem::text(ProblemCode::UnknownPriorityClass, object.display(), key, name, allowed));
+            let code = ProblemCode::UnknownPriorityClass;
+            warnings.push(GroupProblem::text(code, self.display(object), key, name, allowed));
         }
         admitted.unwrap_or(self.default_priority).to_owned()
     }
@@ -201,7 +211,7 @@ impl<'a> Defaults<'a> {
             _ => {
                 let allowed = "preemptible or non-preemptible";
                 let code = ProblemCode::InvalidPreemptibility;
-                warnings.push(GroupProblem::text(code, object.display(), key, word, allowed));
+                warnings.push(GroupProblem::text(code, self.display(object), key, word, allowed));
                 None
             }
         }
@@ -216,7 +226,7 @@ impl<'a> Defaults<'a> {
             true => "a duration such as 90s or 1h30m; a negative one is for ever",
             false => "a duration from 0 on, such as 90s or 1h30m",
         };
-        warnings.push(GroupProblem::text(ProblemCode::InvalidDuration, object.display(), key, text, allowed));
+        warnings.push(GroupProblem::text(ProblemCode::InvalidDuration, self.display(object), key, text, allowed));
         None
     }
 
@@ -234,7 +244,7 @@ impl<'a> Defaults<'a> {
 
     /// Keys that other kinds read and this one does not are never dropped in silence.
     fn note_what_is_not_read(&self, group: &mut Group) {
-        let on_pod = |key: &str| Some((self.pod().display(), self.pod().annotations().get(key)?));
+        let on_pod = |key: &str| Some((self.display(self.pod()), self.pod().annotations().get(key)?));
         let find = |key: &str| self.annotation(key).or_else(|| on_pod(key));
         if !self.has_segments && find(keys::SEGMENT_SIZE).is_some() {
             group.unsupported.push(keys::SEGMENT_SIZE.to_owned());

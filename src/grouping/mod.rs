@@ -7,11 +7,13 @@
 //!
 //! It does not know: topologies (whether a level exists, which is the lowest), nodes, a client, a clock.
 
+mod compat;
 pub mod core_group;
 mod defaults;
 pub mod expand;
 mod joint;
 pub mod kinds;
+pub mod leaders;
 mod object;
 pub mod owners;
 pub mod problem;
@@ -51,6 +53,8 @@ pub struct GroupingContext<'a> {
     pub priority_classes: &'a BTreeMap<String, i32>,
     /// Name of the class that is the global default, if there is one.
     pub global_default: Option<&'a str>,
+    /// Read workloads as KAI Scheduler does, also where Berth differs on purpose.
+    pub compat_kai: bool,
 }
 
 impl GroupingContext<'_> {
@@ -108,6 +112,8 @@ pub struct Group {
     pub subgroup: Option<String>,
     /// Of the pod: its rank within the gang.
     pub index: Option<u32>,
+    /// Of the pod: it goes first within its gang.
+    pub leader: bool,
     /// Of the pod: why it can't be placed, although the rest of the gang can.
     pub pod_problem: Option<GroupProblem>,
 }
@@ -151,6 +157,8 @@ pub struct External {
     pub subgroup: Option<String>,
     /// Rank of the pod, where its labels say one.
     pub index: Option<u32>,
+    /// The pod goes first within its gang.
+    pub leader: bool,
     /// The workload that a person wrote.
     pub workload: ObjectId,
     /// Keys that are recognised and not built; they keep the pod pending.
@@ -217,14 +225,19 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     };
     let is_stub = stub.is_some();
     chain.owners.extend(stub.map(Arc::new));
-    let input = Input { pod, owners: &chain.owners, context };
+    let as_kai = context.compat_kai.then(|| compat::read(pod, &mut chain.owners));
+    let input = Input { pod: as_kai.as_ref().unwrap_or(pod), owners: &chain.owners, context };
     // Of an owner that can't be read, only who belongs together is known.
     let mut group = if is_stub { kinds::generic::group(&input) } else { group_by_kind(&input, owners) };
+    if context.compat_kai {
+        compat::group(&mut group, chain.owners.last());
+    }
     joint::join(&mut group, &input);
     if group.namespace.is_empty() {
         group.namespace = "default".to_owned();
     }
     group.unread_owner = chain.unread.clone();
+    group.leader = leaders::leads(pod);
 
     let annotations = Object::Pod(pod).annotations();
     let named = annotations.get(keys::POD_GROUP);
@@ -239,6 +252,7 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
         name: named.map(str::to_owned),
         subgroup: input.pod_label(keys::SUB_GROUP).map(str::to_owned),
         index: group.index,
+        leader: group.leader,
         workload: group.workload,
         unsupported: defaults::device_sharing(pod),
     }))
@@ -267,19 +281,4 @@ fn stub(id: &ObjectId) -> Value {
         "kind": id.kind,
         "metadata": {"name": id.name, "namespace": id.namespace, "uid": id.uid},
     })
-}
-
-/// Gives the subgroups that prefer the lowest level of their topology that level. Never beyond a required level: there is
-/// none lower than the lowest, and a subgroup that names a level of its own is not among them.
-pub fn resolve_auto_preferred(group: &mut Group, lowest_level: &str) {
-    for subgroup in &mut group.spec.sub_groups {
-        if !group.auto_preferred.contains(&subgroup.name) {
-            continue;
-        }
-        let constraint = subgroup.topology_constraint.get_or_insert_default();
-        if constraint.preferred_topology_level.is_none() && constraint.required_topology_level.is_none() {
-            constraint.preferred_topology_level = Some(lowest_level.to_owned());
-            constraint.topology.clone_from(&group.auto_preferred_topology);
-        }
-    }
 }

@@ -301,7 +301,7 @@ impl Scheduler {
                     }
                 }
                 Some(GangState::Placed) => self.flights.whole(&gang),
-                Some(GangState::Pending) | None => self.flights.not_half_bound(&gang),
+                Some(GangState::Pending | GangState::Done) | None => self.flights.not_half_bound(&gang),
             }
         }
     }

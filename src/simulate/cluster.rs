@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use berth_api::{PodGroup, Queue, Topology};
+use berth_api::{Queue, Topology};
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::Decision;
 use berth_engine::schedule::schedule;
@@ -13,15 +13,17 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::Value;
 
+mod gangs;
+
 use super::Options;
 use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::storage::{StorageError, StorageKinds};
-use crate::cluster::core_groups::CoreGroups;
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
+use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
 use crate::grouping::core_group::{self, is_core_group};
-use crate::grouping::{Grouping, ObjectIndex, Parts, group_pod, rules, walk};
+use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
@@ -61,6 +63,8 @@ pub struct Cluster {
     /// Objects from which workloads take their pods' template.
     templates: Vec<Value>,
     gangs: BTreeMap<ObjectKey, GangFacts>,
+    /// Gangs as their workloads describe them.
+    derived: BTreeMap<ObjectKey, Group>,
     /// Parts of the gangs of several owners.
     parts: BTreeMap<ObjectKey, Parts>,
     created_by_uid: BTreeMap<String, Millis>,
@@ -93,16 +97,17 @@ impl Cluster {
     pub fn new(options: Options) -> Self {
         Self {
             world: World::new(),
+            priorities: Priorities::shipped().compat_kai(options.compat_kai),
             options,
             now: 0,
             objects: BTreeMap::new(),
-            priorities: Priorities::shipped(),
             storage: StorageKinds::of_files(),
             core_groups: CoreGroups::default(),
             runtime_classes: BTreeMap::new(),
             owners: ObjectIndex::default(),
             templates: Vec::new(),
             gangs: BTreeMap::new(),
+            derived: BTreeMap::new(),
             parts: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -427,41 +432,6 @@ impl Cluster {
         }
     }
 
-    fn feed_group(&mut self, id: &ObjectId) {
-        let Some(group) = self.read::<PodGroup>(id) else { return };
-        let Some(stored) = self.objects.get(id).cloned() else {
-            return;
-        };
-        let owner = group.metadata.owner_references.iter().flatten().next();
-        let owner = owner.map_or_else(
-            || format!("PodGroup/{}", id.name),
-            |owner| format!("{}/{}", owner.kind, owner.name),
-        );
-        match convert::gang_facts(&group, &owner, &self.priorities) {
-            Ok(mut facts) => {
-                facts.created = stored.created;
-                if facts.queue.is_empty() {
-                    let label = text(&stored.value, "/metadata/labels/kai.scheduler~1queue");
-                    facts.queue = if label.is_empty() {
-                        DEFAULT_QUEUE.to_owned()
-                    } else {
-                        label.to_owned()
-                    };
-                }
-                self.feed_gang(facts, &stored.place);
-            }
-            Err(error) => self.refuse(id, &error),
-        }
-    }
-
-    fn feed_gang(&mut self, facts: GangFacts, place: &Place) {
-        if self.gangs.get(&facts.key) == Some(&facts) {
-            return;
-        }
-        self.gangs.insert(facts.key.clone(), facts.clone());
-        self.send(Event::GangUpsert(facts), place);
-    }
-
     fn feed_pod(&mut self, id: &ObjectId) {
         if let Some(stored) = self.objects.get_mut(id) {
             let class = self.runtime_classes.get(text(&stored.value, "/spec/runtimeClassName"));
@@ -491,60 +461,6 @@ impl Cluster {
         }
     }
 
-    /// Finds the gang of a pod, and tells the engine of it unless it is written by hand.
-    fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
-        let mut group = match group_pod(pod, &self.owners, &self.priorities.context()) {
-            Grouping::Group(group) => group,
-            Grouping::External(external) => {
-                return Membership {
-                    gang: external.name,
-                    subgroup: external.subgroup,
-                    index: external.index,
-                    leader: false,
-                    unsupported: external.unsupported,
-                };
-            }
-        };
-        if let Some(name) = core_group::named(&stored.value) {
-            let topology = self.core_groups.apply(&mut group, name);
-            topology.into_iter().for_each(|event| { self.send(event, &stored.place); });
-        }
-        let written = ObjectId {
-            kind: "PodGroup".to_owned(),
-            namespace: group.namespace.clone(),
-            name: group.name.clone(),
-        };
-        if !self.objects.contains_key(&written) {
-            let is_part = group.part.is_some();
-            let is_core = core_group::named(&stored.value).is_some();
-            let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
-            let whole = self.parts.entry(key).or_default().with(&group);
-            match convert::derived_gang_facts(&whole, &self.priorities) {
-                Ok(mut gang) => {
-                    let known = self.gangs.get(&gang.key).map(|gang| (gang.created, gang.min_member));
-                    gang.created = known.map_or_else(
-                        || self.owner_created(&stored.value).unwrap_or(stored.created),
-                        |(created, _)| created,
-                    );
-                    // Of two descriptions of one gang the larger minimum counts.
-                    if is_part || is_core || known.is_none_or(|(_, minimum)| minimum <= gang.min_member) {
-                        self.feed_gang(gang, &stored.place);
-                    }
-                }
-                Err(error) => self.skip(&stored.place, &error.object, &error.field, message_of(&error)),
-            }
-        }
-        let mut unsupported = group.unsupported;
-        unsupported.extend(group.pod_problem.map(|problem| problem.key));
-        Membership {
-            gang: Some(group.name),
-            subgroup: group.subgroup,
-            index: group.index,
-            leader: false,
-            unsupported,
-        }
-    }
-
     fn owner_created(&self, pod: &Value) -> Option<Millis> {
         self.owner_uids(pod)
             .iter()
@@ -563,9 +479,8 @@ impl Cluster {
             "Node" => Event::NodeDelete(stored.uid),
             "Pod" => Event::PodDelete(stored.uid),
             "PodGroup" => {
-                self.gangs
-                    .remove(&ObjectKey::new(id.namespace.clone(), id.name.clone()));
-                Event::GangDelete(stored.uid)
+                self.lose_group(id, stored);
+                return true;
             }
             "Queue" => Event::QueueDelete(stored.uid),
             "Topology" => Event::TopologyDelete(stored.uid),

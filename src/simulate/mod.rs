@@ -19,6 +19,8 @@ pub struct Options {
     pub scheduler_name: String,
     /// Topology of gangs that name none.
     pub default_topology: Option<String>,
+    /// Turn every deliberate difference from KAI Scheduler off.
+    pub compat_kai: bool,
 }
 
 impl Options {
@@ -28,12 +30,14 @@ impl Options {
         Self {
             scheduler_name: "kai-scheduler".to_owned(),
             default_topology: None,
+            compat_kai: false,
         }
     }
 
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             default_topology: self.default_topology.clone(),
+            compat_kai: self.compat_kai,
             ..Policy::standard()
         }
     }

@@ -102,9 +102,21 @@ impl SimulationResult {
         self.gangs.iter().filter(|gang| gang.state == GangState::Placed).count()
     }
 
+    /// Gangs whose pods have all ended.
+    #[must_use]
+    pub fn gangs_done(&self) -> usize {
+        self.gangs.iter().filter(|gang| gang.state == GangState::Done).count()
+    }
+
+    /// Gangs below their minimum.
+    #[must_use]
+    pub fn gangs_pending(&self) -> usize {
+        self.gangs.len() - self.gangs_placed() - self.gangs_done()
+    }
+
     /// True when nothing waits.
     #[must_use]
     pub fn all_placed(&self) -> bool {
-        self.pending() == 0 && self.gangs_placed() == self.gangs.len()
+        self.pending() == 0 && self.gangs_pending() == 0
     }
 }

@@ -1,5 +1,6 @@
 //! From reports to what is written: conditions and PodGroup statuses, as JSON.
 
+use berth_engine::facts::Problem;
 use berth_engine::outcome::{GangReport, GangState, QualityStatus, Reason};
 use serde_json::{Value, json};
 
@@ -28,12 +29,19 @@ pub(super) fn condition(reason: &Reason) -> Condition {
     Condition { code, reason: shown, message }
 }
 
+/// What an event says of a mistake that does not keep a gang from running.
+pub(super) fn warning(problem: &Problem) -> Condition {
+    let message: String = explain::problem(problem).chars().take(MAX_MESSAGE).collect();
+    Condition { code: problem.code.to_string(), reason: problem.code.to_string(), message }
+}
+
 /// The part of a PodGroup's status that is ours; null clears a field.
 pub(super) fn status(report: &GangReport) -> Value {
     let phase = match report.state {
         GangState::Placed => "Placed",
         GangState::Partial => "Partial",
         GangState::Pending => "Pending",
+        GangState::Done => "Done",
     };
     let reason = report.reasons.first().map(condition);
     let quality = report.quality.as_ref().map(|quality| {
@@ -107,6 +115,7 @@ mod tests {
             bound: 2,
             quality: None,
             reasons: Vec::new(),
+            warnings: Vec::new(),
         };
         let ours = status(&report);
         assert!(says_already(&json!({"phase": "Placed", "bound": 2, "minMember": 2, "resourcesStatus": {}}), &ours));

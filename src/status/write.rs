@@ -20,6 +20,7 @@ use super::render::{self, Condition};
 use super::{PodReport, REWRITE_AFTER, Write};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
+use crate::grouping::expand::short_hash;
 use crate::leader::Fence;
 use crate::telemetry::{Complaint, Metrics};
 
@@ -59,6 +60,12 @@ struct Subject<'a> {
     kind: &'a str,
     key: &'a ObjectKey,
     uid: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    fn pod_group(key: &'a ObjectKey, uid: &'a str) -> Self {
+        Self { api_version: "scheduling.run.ai/v2alpha2", kind: "PodGroup", key, uid }
+    }
 }
 
 impl Scribe {
@@ -133,6 +140,7 @@ impl Scribe {
         };
         // Without its object there is nothing to write on; it is on its way.
         let Some(object_uid) = object_uid else { return End::Again };
+        self.warnings(report, &object_uid).await;
         let ours = render::status(report);
         let (known, at) = match self.last(&object_uid) {
             Some((known, at)) => (known, Some(at)),
@@ -157,17 +165,26 @@ impl Scribe {
             if let Some(reason) = report.reasons.first() {
                 let condition = render::condition(reason);
                 if before != condition.code {
-                    let subject = Subject {
-                        api_version: "scheduling.run.ai/v2alpha2",
-                        kind: "PodGroup",
-                        key: &report.key,
-                        uid: &object_uid,
-                    };
-                    self.event(&subject, &condition).await;
+                    let name = self.event_name(&report.key.name);
+                    self.event(&Subject::pod_group(&report.key, &object_uid), &condition, &name).await;
                 }
             }
         }
         end
+    }
+
+    /// One event per text: also after a restart, because the text is in the event's name.
+    async fn warnings(&self, report: &GangReport, object_uid: &str) {
+        for warning in &report.warnings {
+            let condition = render::warning(warning);
+            let told = format!("{object_uid}/{}", condition.message);
+            if self.last(&told).is_some() {
+                continue;
+            }
+            let name = format!("{}.{}", event_prefix(&report.key.name), short_hash(&told));
+            self.event(&Subject::pod_group(&report.key, object_uid), &condition, &name).await;
+            self.remember(&told, Value::Null);
+        }
     }
 
     async fn condition(&self, pod: &PodReport) -> End {
@@ -217,7 +234,8 @@ impl Scribe {
             self.remember(&pod.uid, ours);
             if !same {
                 let subject = Subject { api_version: "v1", kind: "Pod", key: &pod.key, uid: &pod.uid };
-                self.event(&subject, &pod.condition).await;
+                let name = self.event_name(&pod.key.name);
+                self.event(&subject, &pod.condition, &name).await;
             }
         }
         end
@@ -247,14 +265,18 @@ impl Scribe {
         }
     }
 
+    /// A name that no other event has.
+    fn event_name(&self, of: &str) -> String {
+        let number = self.events.fetch_add(1, Ordering::Relaxed);
+        format!("{}.{:x}{number:x}", event_prefix(of), now_millis())
+    }
+
     /// An event, tried once: it is a notice, not a state.
-    async fn event(&self, subject: &Subject<'_>, condition: &Condition) {
+    async fn event(&self, subject: &Subject<'_>, condition: &Condition, name: &str) {
         self.count("create_event");
         let now = Time(Timestamp::now());
-        let number = self.events.fetch_add(1, Ordering::Relaxed);
-        let prefix: String = subject.key.name.chars().take(200).collect();
         let event = json!({
-            "metadata": {"name": format!("{prefix}.{:x}{number:x}", now_millis()), "namespace": subject.key.namespace},
+            "metadata": {"name": name, "namespace": subject.key.namespace},
             "involvedObject": {
                 "apiVersion": subject.api_version, "kind": subject.kind,
                 "name": subject.key.name, "namespace": subject.key.namespace, "uid": subject.uid,
@@ -276,6 +298,11 @@ impl Scribe {
     }
 }
 
+/// The part of an event's name that says what it is about.
+fn event_prefix(name: &str) -> String {
+    name.chars().take(200).collect()
+}
+
 /// Whether a write that only changes the words comes too soon after the last one.
 fn too_early(last: Option<Instant>, same: bool) -> Option<End> {
     let not_before = last? + REWRITE_AFTER;
@@ -284,9 +311,58 @@ fn too_early(last: Option<Instant>, same: bool) -> Option<End> {
 
 #[cfg(test)]
 mod tests {
+    use berth_engine::facts::{Problem, ProblemCode};
+    use berth_engine::outcome::GangState;
+
     use super::*;
     use crate::cluster::directory::Member;
     use crate::fake_api::{FakeApi, failure};
+
+    #[tokio::test]
+    async fn a_warning_is_told_once_and_not_again_after_a_restart() {
+        let api = FakeApi::start(|_| failure(409, "exists")).await;
+        let directory = SharedDirectory::default();
+        directory.lock().gang_mut("g").object_uid = Some("object".to_owned());
+        let warning = |value: &str| Problem {
+            code: ProblemCode::UnknownPriorityClass,
+            object: "Job/j".to_owned(),
+            key: "priorityClassName".to_owned(),
+            value: value.to_owned(),
+            allowed: "the name of a PriorityClass that exists".to_owned(),
+        };
+        let mut report = GangReport {
+            uid: "g".to_owned(),
+            key: ObjectKey::new("ns", "group"),
+            owner: String::new(),
+            queue: String::new(),
+            state: GangState::Placed,
+            min_member: 1,
+            pods: 1,
+            bound: 1,
+            quality: None,
+            reasons: Vec::new(),
+            warnings: vec![warning("nope")],
+        };
+        let scribe = || {
+            let metrics = Arc::new(Metrics::new().expect("metrics"));
+            Scribe::new(api.client.clone(), Fence::open(), metrics, directory.clone())
+        };
+        let first = scribe();
+        first.status(&report).await;
+        first.status(&report).await;
+        scribe().status(&report).await;
+        report.warnings.push(warning("other"));
+        first.status(&report).await;
+        let asked = api.asked();
+        let events: Vec<_> = asked.iter().filter(|asked| asked.path.ends_with("/events")).map(|asked| &asked.body).collect();
+        let names: Vec<_> = events.iter().map(|event| &event["metadata"]["name"]).collect();
+        assert_eq!(names.len(), 3, "{events:?}");
+        assert!(names[0] == names[1] && names[1] != names[2], "{names:?}");
+        assert_eq!((&events[0]["type"], &events[0]["reason"]), (&json!("Warning"), &json!("UnknownPriorityClass")));
+        assert_eq!(events[0]["involvedObject"]["kind"], "PodGroup");
+        let words = events[0]["message"].as_str().expect("a text");
+        assert!(words.contains("priorityClassName on Job/j is \"nope\""), "{words}");
+    }
 
     #[tokio::test]
     async fn a_condition_never_comes_after_a_binding() {

@@ -103,3 +103,15 @@ fn the_page_needs_nothing_from_elsewhere() {
     assert!(page.contains("<h2>Pending</h2>") && page.contains("<code>"), "{page}");
     assert_eq!(page.matches("<div").count(), page.matches("</div>").count());
 }
+
+#[test]
+fn warnings_are_in_every_output() {
+    let words = "priorityClassName on pods of Job/j is";
+    let shown = |output: &str| {
+        let file = "tests/scenarios/must-warnings-are-seen.yaml";
+        stdout(&berth(&["simulate", file, "-o", output])).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for output in ["table", "json", "yaml", "html"] {
+        assert!(shown(output).contains(words), "{output}: {}", shown(output));
+    }
+}

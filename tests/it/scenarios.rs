@@ -1,9 +1,11 @@
 //! Every file of tests/scenarios holds.
 
+use std::collections::BTreeSet;
+
 use berth::simulate::input::read_paths;
 use berth::simulate::{Options, scenario};
 
-use super::path;
+use super::{berth, path, stderr, stdout};
 
 #[test]
 fn every_scenario_holds() {
@@ -23,4 +25,27 @@ fn every_scenario_holds() {
         items.len(),
         failures.join("\n")
     );
+}
+
+#[test]
+fn every_difference_from_kai_is_run_both_ways() {
+    let page = std::fs::read_to_string(path("docs/compat.md")).unwrap();
+    let code = |line: &str| line.split(|c: char| !c.is_alphanumeric()).find(|word| word.starts_with("KaiDiff")).map(str::to_owned);
+    let differences: BTreeSet<String> = page.lines().filter(|line| line.starts_with("| KaiDiff")).filter_map(code).collect();
+    let fixed: BTreeSet<String> = page.lines().filter(|line| line.starts_with("- KaiDiff")).filter_map(code).collect();
+    let items = read_paths(&[path("tests/scenarios")]).unwrap();
+    let both = items.iter().filter(|item| item.value.get("expectKai").is_some());
+    let tried: BTreeSet<String> = both.filter_map(|item| code(item.value["source"].as_str()?)).collect();
+    assert_eq!(differences.difference(&fixed).cloned().collect::<BTreeSet<_>>(), tried);
+    assert!(fixed.is_subset(&differences) && !tried.is_empty());
+}
+
+#[test]
+fn the_flag_follows_kai() {
+    let file = "tests/scenarios/compat-level-without-topology.yaml";
+    assert_eq!(berth(&["simulate", "--strict", "--compat", "kai", file]).status.code(), Some(0));
+    let both = berth(&["simulate", "--compat", "kai", "--default-topology", "t", file]);
+    assert_eq!(both.status.code(), Some(2), "{}", stderr(&both));
+    let output = berth(&["simulate", "--compat", "kai", file]);
+    assert!(stdout(&output).contains("2/2 pods placed"), "{}", stdout(&output));
 }

@@ -11,7 +11,7 @@ use berth_engine::world::NodeRoom;
 
 use super::words::{
     Domain, has_no_gang, hint, levels, members, nothing_to_place, quality_word, ranges, skipped_line, state_word,
-    summary, title, topology, waiting,
+    summary, title, topology, waiting, warnings,
 };
 use crate::explain;
 use crate::simulate::cluster::Cluster;
@@ -93,7 +93,7 @@ fn section(page: &mut String, result: &SimulationResult, cluster: &Cluster) {
     }
     pending(page, &waiting(result));
     let notes = result.gangs.iter().filter(|gang| has_no_gang(gang)).map(hint);
-    for note in notes.chain(result.skipped.iter().map(skipped_line)) {
+    for note in warnings(result).into_iter().chain(notes).chain(result.skipped.iter().map(skipped_line)) {
         let _ = writeln!(page, "<p class=\"dim\">{}</p>", escaped(&note));
     }
     if !result.ignored.is_empty() {

@@ -1,5 +1,6 @@
 //! A simulation's result as JSON: the stable interface that scripts read.
 
+use berth_engine::facts::Problem;
 use berth_engine::outcome::{GangReport, GangState, PodState, Quality, QualityStatus, Reason, Unit};
 use serde_json::{Map, Value, json};
 
@@ -32,7 +33,8 @@ pub fn result(result: &SimulationResult, with_stats: bool) -> Value {
             "pending": result.pending(),
             "evicted": 0,
             "gangsPlaced": result.gangs_placed(),
-            "gangsPending": result.gangs.len() - result.gangs_placed(),
+            "gangsPending": result.gangs_pending(),
+            "gangsDone": result.gangs_done(),
         },
     });
     if with_stats && let Value::Object(map) = &mut value {
@@ -92,6 +94,7 @@ pub fn gang(gang: &GangReport) -> Value {
         GangState::Placed => "Placed",
         GangState::Partial => "Partial",
         GangState::Pending => "Pending",
+        GangState::Done => "Done",
     };
     let mut value = json!({
         "namespace": gang.key.namespace,
@@ -103,6 +106,7 @@ pub fn gang(gang: &GangReport) -> Value {
         "pods": gang.pods,
         "bound": gang.bound,
         "reasons": gang.reasons.iter().map(reason).collect::<Vec<_>>(),
+        "warnings": gang.warnings.iter().map(warning).collect::<Vec<_>>(),
     });
     if let (Some(found), Value::Object(map)) = (&gang.quality, &mut value)
         && gang.state != GangState::Pending
@@ -110,6 +114,10 @@ pub fn gang(gang: &GangReport) -> Value {
         map.insert("quality".to_owned(), quality(found));
     }
     value
+}
+
+fn warning(warning: &Problem) -> Value {
+    json!({"code": warning.code.as_str(), "message": explain::problem(warning)})
 }
 
 fn quality(quality: &Quality) -> Value {

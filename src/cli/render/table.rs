@@ -5,7 +5,7 @@ use std::fmt::Write;
 use berth_engine::outcome::{GangReport, GangState};
 
 use super::words::{
-    Domain, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting,
+    Domain, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
 };
 use crate::explain;
 use crate::simulate::result::{PodResult, SimulationResult};
@@ -33,6 +33,9 @@ pub fn result(result: &SimulationResult, colour: bool) -> String {
             page.push_str(&pending(gang, &paint));
         }
         page.push('\n');
+    }
+    for warning in warnings(result) {
+        page.push_str(&wrapped(&warning, ""));
     }
     for gang in result.gangs.iter().filter(|gang| super::words::has_no_gang(gang)) {
         page.push_str(&wrapped(&hint(gang), ""));
@@ -76,7 +79,7 @@ impl Paint {
 fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
     let state = match gang.state {
         GangState::Placed => paint.good(state_word(gang.state)),
-        GangState::Partial | GangState::Pending => paint.bad(state_word(gang.state)),
+        GangState::Partial | GangState::Pending | GangState::Done => paint.bad(state_word(gang.state)),
     };
     let mut text = format!(
         "{}  {}/{} pods {state}",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use berth_engine::outcome::{GangReport, GangState, QualityStatus};
 
+use crate::explain;
 use crate::simulate::objects::Skipped;
 use crate::simulate::result::{PodResult, SimulationResult};
 
@@ -44,6 +45,7 @@ pub(super) fn state_word(state: GangState) -> &'static str {
         GangState::Placed => "placed",
         GangState::Partial => "below its minimum",
         GangState::Pending => "pending",
+        GangState::Done => "over",
     }
 }
 
@@ -104,6 +106,15 @@ pub(super) fn hint(gang: &GangReport) -> String {
     )
 }
 
+/// Mistakes without which gangs run all the same, one line each.
+pub(super) fn warnings(result: &SimulationResult) -> Vec<String> {
+    let of_gang = |gang: &GangReport| {
+        let line = |warning| format!("warning: {}: {}", title(gang), explain::problem(warning));
+        gang.warnings.iter().map(line).collect::<Vec<_>>()
+    };
+    result.gangs.iter().flat_map(of_gang).collect()
+}
+
 /// A domain with the pods in it; the leaves are nodes.
 #[derive(Default)]
 pub(super) struct Domain {
@@ -140,7 +151,7 @@ impl Domain {
 
 /// The last line.
 pub(super) fn summary(result: &SimulationResult) -> String {
-    let waiting = result.gangs.len() - result.gangs_placed();
+    let waiting = result.gangs_pending();
     let mut text = format!(
         "{} of {} pods have a node, {} pending; {} gang{} placed, {waiting} pending",
         result.bound(),
@@ -149,6 +160,9 @@ pub(super) fn summary(result: &SimulationResult) -> String {
         result.gangs_placed(),
         if result.gangs_placed() == 1 { "" } else { "s" },
     );
+    if result.gangs_done() > 0 {
+        let _ = write!(text, ", {} over", result.gangs_done());
+    }
     if !result.skipped.is_empty() {
         let _ = write!(text, "; {} skipped", result.skipped.len());
     }

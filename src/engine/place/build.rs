@@ -1,6 +1,8 @@
 //! From a gang in the world to the task of one decision.
 
-use crate::facts::Problem;
+use std::collections::BTreeSet;
+
+use crate::facts::{Problem, ProblemCode};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
 use crate::place::task::{Bound, Item};
 use crate::policy::Policy;
@@ -29,10 +31,10 @@ pub(crate) struct Prepared<'a> {
     pub bounds: Vec<Option<Bound>>,
     /// Members by subgroup (leaves only).
     pub leaves: Vec<Leaf>,
-    /// Waiting pods whose subgroup is not a leaf of the gang: (pod, subgroup).
-    pub strays: Vec<(PodIdx, String)>,
+    /// Mistakes of waiting pods that are left aside: their own, or a subgroup that is no leaf of the gang.
+    pub aside: BTreeSet<Problem>,
     /// What keeps members with claims from every node for now.
-    pub blocked: std::collections::BTreeSet<Problem>,
+    pub blocked: BTreeSet<Problem>,
 }
 
 impl<'a> Prepared<'a> {
@@ -43,12 +45,16 @@ impl<'a> Prepared<'a> {
     pub(crate) fn new(world: &World, gang: &'a Gang, policy: &Policy) -> Result<Self, Vec<Problem>> {
         let bounds = resolve(world, gang, policy)?;
         let mut leaves = vec![Leaf::default(); gang.subs.len()];
-        let mut strays = Vec::new();
+        let mut aside = BTreeSet::new();
         let mut waiting: Vec<(usize, &Pod, PodIdx)> = Vec::new();
         for (idx, pod) in world.gang_pods(&gang.facts.key) {
+            if pod.waits() && !pod.facts.problems.is_empty() {
+                aside.extend(pod.facts.problems.iter().cloned());
+                continue;
+            }
             let Some(leaf) = gang.leaf(pod.facts.subgroup.as_deref()) else {
                 if pod.waits() {
-                    strays.push((idx, pod.facts.subgroup.clone().unwrap_or_default()));
+                    aside.insert(unknown_subgroup(gang, pod));
                 }
                 continue;
             };
@@ -72,7 +78,7 @@ impl<'a> Prepared<'a> {
             let claims = world.exclusive_claims(&pod.facts);
             if let Some(claim) = claims.iter().find(|claim| exclusive.contains(*claim)) {
                 blocked.insert(Problem {
-                    code: "ClaimInUse",
+                    code: ProblemCode::ClaimInUse,
                     object: format!("PersistentVolumeClaim {}", claim.name),
                     key: "spec.accessModes".to_owned(),
                     value: "ReadWriteOncePod".to_owned(),
@@ -85,7 +91,7 @@ impl<'a> Prepared<'a> {
                 blocked.extend(problems.iter().cloned());
             }
         }
-        Ok(Self { gang, bounds, leaves, strays, blocked })
+        Ok(Self { gang, bounds, leaves, aside, blocked })
     }
 
     /// True when the subgroup's minimum has places.
@@ -197,6 +203,19 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// The mistake of a pod that names no leaf of its gang.
+fn unknown_subgroup(gang: &Gang, pod: &Pod) -> Problem {
+    let leaves = gang.subs.iter().skip(1).filter(|sub| sub.children.is_empty());
+    let leaves: Vec<&str> = leaves.map(|sub| sub.name.as_str()).collect();
+    Problem {
+        code: ProblemCode::UnknownSubgroup,
+        object: String::new(),
+        key: "kai.scheduler/subgroup-name".to_owned(),
+        value: pod.facts.subgroup.clone().unwrap_or_default(),
+        allowed: format!("a leaf subgroup of the gang: {}", leaves.join(", ")),
+    }
+}
+
 fn rank(pod: &Pod) -> (bool, u32, i64, &str) {
     let facts = &pod.facts;
     (!facts.leader, facts.index.unwrap_or(u32::MAX), facts.created, facts.name.as_str())
@@ -254,8 +273,7 @@ fn resolve_one(
         None => {
             let known = known_topologies(world);
             let level = sub.constraint.required.as_ref().or(sub.constraint.preferred.as_ref());
-            problem(
-                "LevelWithoutTopology",
+            problem(ProblemCode::LevelWithoutTopology,
                 "topology",
                 level.map_or("", String::as_str),
                 format!("the name of a Topology beside the level ({known}), or a default topology"),
@@ -264,7 +282,7 @@ fn resolve_one(
         }
     };
     let Some(tree_idx) = world.tree_by_topology.get(&name).copied() else {
-        problem("UnknownTopology", "topology", &name, known_topologies(world));
+        problem(ProblemCode::UnknownTopology, "topology", &name, known_topologies(world));
         return None;
     };
     let tree = &world.trees[tree_idx.at()];
@@ -272,7 +290,7 @@ fn resolve_one(
         let value = value.as_deref()?;
         let depth = tree.depth_of_level(value);
         if depth.is_none() {
-            problem("UnknownLevel", key, value, format!("a level of Topology {name}: {}", tree.labels.join(", ")));
+            problem(ProblemCode::UnknownLevel, key, value, format!("a level of Topology {name}: {}", tree.labels.join(", ")));
         }
         depth
     };
@@ -283,8 +301,7 @@ fn resolve_one(
     }
     if let (Some(hard), Some(soft)) = (required, preferred)
         && soft < hard {
-            problem(
-                "PreferredAboveRequired",
+            problem(ProblemCode::PreferredAboveRequired,
                 "preferredTopologyLevel",
                 tree.label(soft),
                 format!("a level at or below the required level {}", tree.label(hard)),
@@ -304,6 +321,9 @@ fn topology_name(world: &World, gang: &Gang, at: usize, policy: &Policy) -> Opti
             break;
         }
         sub = gang.subs[sub].parent;
+    }
+    if policy.compat_kai {
+        return None;
     }
     world.default_topology(policy.default_topology.as_deref()).map(str::to_owned)
 }

@@ -170,7 +170,7 @@ fn mistakes_name_key_value_and_what_is_allowed() {
     lab.gang("order", 1, 1, "rack", "block");
     lab.pass();
     let problem = lab.report("level").reasons[0].problem.clone().unwrap();
-    assert_eq!((problem.code, problem.value.as_str()), ("UnknownLevel", "row"));
+    assert_eq!((problem.code, problem.value.as_str()), (ProblemCode::UnknownLevel, "row"));
     assert!(problem.allowed.contains("block, rack"), "{}", problem.allowed);
     assert_eq!(lab.report("order").reasons[0].code_name(), "PreferredAboveRequired");
 }
@@ -291,6 +291,65 @@ fn a_shared_verdict_is_renewed_when_room_shrinks_after_it() {
     lab.pass();
     assert_eq!(lab.code("g1"), "NotEnoughRoom 2/4");
     assert_eq!(lab.code("g3"), "NotEnoughRoom 2/4");
+}
+
+#[test]
+fn a_pod_with_a_mistake_is_left_aside_and_named() {
+    let mut lab = Lab::new("i: a=4");
+    lab.gang("g", 2, 1, "rack", "");
+    let problem = Problem {
+        code: ProblemCode::InvalidMemberLabel,
+        object: "Pod/g-7".into(),
+        key: "index".into(),
+        value: "7".into(),
+        allowed: "0 or 1".into(),
+    };
+    lab.send(Event::PodUpsert(PodFacts { problems: vec![problem.clone()], ..Lab::pod_facts("g", None, 7, 1) }));
+    lab.pass();
+    let report = lab.report("g");
+    assert_eq!((report.state, report.bound, report.pods), (GangState::Placed, 2, 3));
+    assert_eq!(lab.places("g"), "a a -");
+    assert_eq!((report.reasons.len(), report.reasons[0].problem.clone()), (1, Some(problem)));
+    // It does not count as one of those that the minimum needs.
+    lab.send(Event::PodDelete("g-0".into()));
+    lab.send(Event::PodDelete("g-1".into()));
+    lab.pass();
+    let codes: Vec<_> = lab.report("g").reasons.iter().map(Reason::code_name).collect();
+    assert_eq!(codes, ["InvalidMemberLabel", "NotEnoughPods"]);
+    // Corrected, it is a pod like any other.
+    lab.send(Event::PodUpsert(Lab::pod_facts("g", None, 7, 1)));
+    lab.send(Event::PodUpsert(Lab::pod_facts("g", None, 0, 1)));
+    lab.pass();
+    assert_eq!(lab.places("g"), "a a");
+}
+
+#[test]
+fn a_leader_goes_first_whatever_its_index() {
+    let mut lab = Lab::new("b/r1: a=1; b/r2: c=1");
+    lab.send(Event::GangUpsert(Lab::gang_facts("g", 2, Lab::constraint("block", "rack"))));
+    for index in 0..2 {
+        lab.send(Event::PodUpsert(Lab::pod_facts("g", None, index, 1)));
+    }
+    lab.send(Event::PodUpsert(PodFacts { leader: true, created: 9, ..Lab::pod_facts("g", None, 7, 1) }));
+    lab.pass();
+    // Of three pods two find room: the leader has the first place, the second worker waits.
+    assert_eq!(lab.places("g"), "c - a");
+}
+
+#[test]
+fn a_gang_is_done_when_every_pod_has_ended() {
+    let mut lab = Lab::new("i: a=4");
+    lab.gang("g", 2, 1, "rack", "");
+    lab.pass();
+    let end = |index: u32, phase| PodFacts { phase, node: Some("a".into()), ..Lab::pod_facts("g", None, index, 1) };
+    lab.send(Event::PodUpsert(end(0, PodPhase::Succeeded)));
+    assert_eq!(lab.report("g").state, GangState::Partial);
+    lab.send(Event::PodUpsert(PodFacts { terminating: true, ..end(1, PodPhase::Running) }));
+    assert_eq!(lab.report("g").state, GangState::Pending, "a pod that leaves may be made again");
+    lab.send(Event::PodUpsert(end(1, PodPhase::Failed)));
+    lab.pass();
+    let report = lab.report("g");
+    assert_eq!((report.state, report.bound, report.reasons.len()), (GangState::Done, 0, 0));
 }
 
 #[test]

@@ -416,7 +416,10 @@ impl World {
                 if let Some(old) = self.gangs[idx.at()].take() {
                     self.gang_by_uid.remove(&old.facts.uid);
                     gang.quality = old.quality;
-                    gang.reasons = old.reasons;
+                    // With other warnings the report is another one: the next pass tells it.
+                    if old.facts.warnings == gang.facts.warnings {
+                        gang.reasons = old.reasons;
+                    }
                     gang.backoff = old.backoff;
                     gang.unprepared = old.unprepared;
                 }

@@ -58,6 +58,7 @@ pub struct World {
     pub(crate) trees: Vec<Tree>,
     pub(crate) tree_by_topology: BTreeMap<String, TreeIdx>,
     trees_dirty: bool,
+    whole_paths: bool,
     pub(crate) rooms: Rooms,
     holds: BTreeMap<String, Vec<(String, BTreeMap<String, i64>)>>,
     /// Pods of ours without a place (gated ones included), by gang key.
@@ -205,6 +206,12 @@ impl World {
         self.rooms.set(idx, room, false);
     }
 
+    /// Whether a node that lacks the label of one level leaves the whole topology, as in KAI.
+    pub(crate) fn set_whole_paths(&mut self, whole_paths: bool) {
+        self.trees_dirty |= self.whole_paths != whole_paths;
+        self.whole_paths = whole_paths;
+    }
+
     /// Rebuilds trees when nodes or topologies changed since the last call.
     pub(crate) fn refresh_trees(&mut self) {
         if !self.trees_dirty {
@@ -221,7 +228,11 @@ impl World {
         let mut by_topology = BTreeMap::new();
         for (name, facts) in &self.topologies {
             by_topology.insert(name.clone(), TreeIdx(trees.len() as u32));
-            trees.push(Tree::build(&facts.levels, &nodes));
+            let has_all = |(_, node): &&(NodeIdx, &NodeFacts)| {
+                !self.whole_paths || facts.levels.iter().all(|level| node.labels.contains_key(&level.label))
+            };
+            let inside: Vec<_> = nodes.iter().filter(has_all).copied().collect();
+            trees.push(Tree::build(&facts.levels, &inside));
         }
         self.trees = trees;
         self.tree_by_topology = by_topology;

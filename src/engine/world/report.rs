@@ -24,11 +24,14 @@ impl World {
 
     fn report(&self, idx: GangIdx) -> Option<GangReport> {
         let gang = self.gangs[idx.at()].as_ref()?;
-        let pods: Vec<&Pod> =
-            self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).filter(|pod| pod.live()).collect();
+        let members: Vec<&Pod> = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).collect();
+        let is_done = !members.is_empty() && members.iter().all(|pod| pod.over());
+        let pods: Vec<&Pod> = members.into_iter().filter(|pod| pod.live()).collect();
         let bound = pods.iter().filter(|pod| pod.node.is_some()).count() as u32;
         let satisfied = self.satisfied(gang, 0, |pod| pod.live() && pod.node.is_some());
-        let state = if satisfied && (bound > 0 || gang_min(gang, 0) == 0) {
+        let state = if is_done {
+            GangState::Done
+        } else if satisfied && (bound > 0 || gang_min(gang, 0) == 0) {
             GangState::Placed
         } else if bound > 0 {
             GangState::Partial
@@ -46,6 +49,7 @@ impl World {
             bound,
             quality: gang.quality.clone().filter(|_| state != GangState::Pending),
             reasons: gang.reasons.clone(),
+            warnings: gang.facts.warnings.clone(),
         })
     }
 

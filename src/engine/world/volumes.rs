@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::facts::{
-    ClaimFacts, CsiNodeFacts, NodeFacts, NodeTerm, ObjectKey, PodFacts, Problem, SelectorOperator,
+    ClaimFacts, CsiNodeFacts, NodeFacts, NodeTerm, ObjectKey, PodFacts, Problem, ProblemCode, SelectorOperator,
     StorageCapacityFacts, StorageClassFacts, VolumeFacts,
 };
 use crate::fit;
@@ -138,12 +138,12 @@ fn reaches(node: &NodeFacts, terms: Option<&[NodeTerm]>) -> bool {
     terms.is_none_or(|terms| terms.iter().any(|term| fit::term_matches(node, term)))
 }
 
-fn problem(code: &'static str, object: String, key: &str, value: &str, allowed: &str) -> Problem {
+fn problem(code: ProblemCode, object: String, key: &str, value: &str, allowed: &str) -> Problem {
     Problem { code, object, key: key.to_owned(), value: value.to_owned(), allowed: allowed.to_owned() }
 }
 
 /// A problem of a claim.
-fn claim_problem(code: &'static str, name: &str, key: &str, value: &str, allowed: &str) -> Problem {
+fn claim_problem(code: ProblemCode, name: &str, key: &str, value: &str, allowed: &str) -> Problem {
     problem(code, format!("PersistentVolumeClaim {name}"), key, value, allowed)
 }
 
@@ -155,7 +155,7 @@ impl World {
             let key = ObjectKey::new(facts.namespace.clone(), name.clone());
             let Some(claim) = self.volumes.claims.get(&key) else {
                 let allowed = "a claim that exists in the pod's namespace";
-                needs.blocked.insert(claim_problem("ClaimNotFound", name, "spec.volumes[].persistentVolumeClaim", name, allowed));
+                needs.blocked.insert(claim_problem(ProblemCode::ClaimNotFound, name, "spec.volumes[].persistentVolumeClaim", name, allowed));
                 continue;
             };
             if let Some(attachment) = self.volumes.attachment(claim) {
@@ -174,7 +174,7 @@ impl World {
         if needs.waits.len() > MAX_WAITS {
             let value = needs.waits.len().to_string();
             let allowed = format!("up to {MAX_WAITS} claims that wait for a node");
-            needs.blocked.insert(problem("TooManyClaims", String::new(), "spec.volumes", &value, &allowed));
+            needs.blocked.insert(problem(ProblemCode::TooManyClaims, String::new(), "spec.volumes", &value, &allowed));
         }
         if placed {
             needs.blocked.clear();
@@ -187,20 +187,20 @@ impl World {
         let volume = claim.volume.as_deref().unwrap_or("");
         let fail = |code, key, value: &str, allowed| Err(claim_problem(code, name, key, value, allowed));
         if claim.lost {
-            return fail("ClaimLost", "status.phase", "Lost", "a claim whose volume exists");
+            return fail(ProblemCode::ClaimLost, "status.phase", "Lost", "a claim whose volume exists");
         }
         if claim.terminating {
-            return fail("ClaimTerminating", "metadata.deletionTimestamp", "set", "a claim that is not being deleted");
+            return fail(ProblemCode::ClaimTerminating, "metadata.deletionTimestamp", "set", "a claim that is not being deleted");
         }
         if pod.owned_claims.contains(name) && claim.owner_uid.as_ref() != Some(&pod.uid) {
-            return fail("ClaimNotOwned", "metadata.ownerReferences", "", "the claim made for this pod's ephemeral volume");
+            return fail(ProblemCode::ClaimNotOwned, "metadata.ownerReferences", "", "the claim made for this pod's ephemeral volume");
         }
         if claim.one_pod && self.used_elsewhere(pod, &claim.key) {
-            return fail("ClaimInUse", "spec.accessModes", "ReadWriteOncePod", "one pod at a time: another one uses it");
+            return fail(ProblemCode::ClaimInUse, "spec.accessModes", "ReadWriteOncePod", "one pod at a time: another one uses it");
         }
         if claim.bound {
             let Some(facts) = self.volumes.volumes.get(volume) else {
-                return fail("VolumeNotFound", "spec.volumeName", volume, "a PersistentVolume that exists");
+                return fail(ProblemCode::VolumeNotFound, "spec.volumeName", volume, "a PersistentVolume that exists");
             };
             needs.node_terms.extend(facts.node_terms.clone());
             needs.zones.extend(zones(&facts.labels));
@@ -208,13 +208,13 @@ impl World {
         }
         let class_name = claim.class.as_deref().unwrap_or("");
         if class_name.is_empty() {
-            return fail("ClaimNotBound", "spec.volumeName", volume, "a bound claim: without a storage class nothing else can serve it");
+            return fail(ProblemCode::ClaimNotBound, "spec.volumeName", volume, "a bound claim: without a storage class nothing else can serve it");
         }
         let Some(class) = self.volumes.classes.get(class_name) else {
-            return fail("StorageClassNotFound", "spec.storageClassName", class_name, "a StorageClass that exists");
+            return fail(ProblemCode::StorageClassNotFound, "spec.storageClassName", class_name, "a StorageClass that exists");
         };
         if !class.waits || !volume.is_empty() {
-            return fail("ClaimNotBound", "spec.volumeName", volume, "a bound claim: its class binds without waiting for a pod");
+            return fail(ProblemCode::ClaimNotBound, "spec.volumeName", volume, "a bound claim: its class binds without waiting for a pod");
         }
         needs.waits.push(self.volumes.wait(claim, class_name));
         Ok(())

@@ -1,7 +1,6 @@
 //! Each kind: name, owner, minimum, subgroups, members; and each bad value.
 
 use super::*;
-use crate::grouping::resolve_auto_preferred;
 
 fn job(annotations: &str, spec: &str, template: &str) -> String {
     format!(
@@ -213,10 +212,8 @@ fn torch_elastic_segments_do_not_round_up() {
 #[test]
 fn torch_prefers_the_lowest_level_on_its_own() {
     let yaml = torch("kai.scheduler/topology: t", "", "1", "2", "kai.scheduler/segment-size: '2'");
-    let mut group = group(&yaml);
-    assert_eq!(group.auto_preferred_topology.as_deref(), Some("t"));
-    resolve_auto_preferred(&mut group, "host");
-    assert_eq!(sketch(&group), "min 3 @t:-:- | master 1 | worker*1 | worker/worker-0 2 @t:-:host auto");
+    assert_eq!(group(&yaml).auto_preferred_topology.as_deref(), Some("t"));
+    check(&yaml, "min 3 @t:-:- | master 1 | worker*1 | worker/worker-0 2 auto");
 }
 
 #[test]

@@ -62,6 +62,18 @@ impl State<'_> {
                 ));
             }
         }
+        for gang in &expect.done {
+            let report = self.gang(gang)?;
+            if report.state != GangState::Done {
+                return Err(format!("{gang} should be over, is {:?}{}", report.state, self.because(gang)));
+            }
+        }
+        for (gang, codes) in &expect.warnings {
+            let found: Vec<&str> = self.gang(gang)?.warnings.iter().map(|warning| warning.code.as_str()).collect();
+            if found != *codes {
+                return Err(format!("{gang} should have the warnings {codes:?}, has {found:?}"));
+            }
+        }
         for (gang, count) in &expect.bound_of {
             let report = self.gang(gang)?;
             if report.bound != *count {

@@ -31,6 +31,9 @@ pub struct Scenario {
     /// What must hold before the first step.
     #[serde(default)]
     pub expect: Option<Expect>,
+    /// What must hold before the first step with every deliberate difference from KAI Scheduler turned off.
+    #[serde(default)]
+    pub expect_kai: Option<Expect>,
     /// What happens then.
     #[serde(default)]
     pub steps: Vec<Step>,
@@ -290,6 +293,12 @@ pub struct Expect {
     /// Words that the sentence of a gang's blocking reason holds.
     #[serde(default)]
     pub sentence: BTreeMap<String, String>,
+    /// Gangs whose pods have all ended.
+    #[serde(default)]
+    pub done: Vec<String>,
+    /// Codes of a gang's warnings, all of them.
+    #[serde(default)]
+    pub warnings: BTreeMap<String, Vec<String>>,
     /// Pods of this scheduler that have a node.
     #[serde(default)]
     pub bound: Option<usize>,

@@ -35,15 +35,14 @@ pub fn run(item: &Item, options: &Options) -> Result<Run, InputError> {
     let place = &item.place;
     let scenario: Scenario =
         typed(&item.value, place).map_err(|skipped| refuse(place, &skipped.field, &skipped.message))?;
-    let mut cluster = Cluster::new(options.clone());
-    let mut items = objects::of_cluster(&scenario.cluster, place)?;
-    for file in &scenario.files {
-        let folder = Path::new(&place.file).parent().unwrap_or_else(|| Path::new("."));
-        items.extend(read_paths(&[folder.join(file)])?);
+    if let Some(expect) = &scenario.expect_kai {
+        let cluster = start(&scenario, place, &Options { compat_kai: true, ..options.clone() })?;
+        let unmet = check::first_unmet(expect, &cluster).map(|unmet| format!("with --compat kai: {unmet}"));
+        if unmet.is_some() || options.compat_kai {
+            return Ok(Run { cluster, unmet });
+        }
     }
-    items.extend(objects::of_list(&scenario.objects, "objects", place, options)?);
-    cluster.apply(items);
-    cluster.settle();
+    let mut cluster = start(&scenario, place, options)?;
     if let Some(unmet) = scenario
         .expect
         .as_ref()
@@ -68,6 +67,20 @@ pub fn run(item: &Item, options: &Options) -> Result<Run, InputError> {
         }
     }
     Ok(Run { cluster, unmet: None })
+}
+
+/// The cluster before the first step.
+fn start(scenario: &Scenario, place: &Place, options: &Options) -> Result<Cluster, InputError> {
+    let mut cluster = Cluster::new(options.clone());
+    let mut items = objects::of_cluster(&scenario.cluster, place)?;
+    for file in &scenario.files {
+        let folder = Path::new(&place.file).parent().unwrap_or_else(|| Path::new("."));
+        items.extend(read_paths(&[folder.join(file)])?);
+    }
+    items.extend(objects::of_list(&scenario.objects, "objects", place, options)?);
+    cluster.apply(items);
+    cluster.settle();
+    Ok(cluster)
 }
 
 fn refuse(place: &Place, field: &str, message: &str) -> InputError {

@@ -1,0 +1,165 @@
+//! A gang's facts: derived from a workload, or read from a PodGroup.
+
+use std::collections::BTreeSet;
+
+use berth_api::{PodGroup, keys};
+use berth_api::pod_group::{Preemptibility, TopologyConstraint};
+use berth_engine::facts::{ConstraintFacts, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
+
+use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, uid_of};
+use crate::grouping::{Group, GroupProblem, UnreadOwner, WalkEnd};
+
+/// Priorities from here on are not preemptible unless the gang says so.
+const NON_PREEMPTIBLE_FROM: i32 = 100;
+
+/// Facts of a gang as grouping derived it from a workload, with what people changed in its PodGroup, if there is one.
+pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: &Priorities) -> Result<GangFacts> {
+    let mut written = PodGroup::new(&group.name, group.spec.clone());
+    written.metadata.namespace = Some(group.namespace.clone());
+    let owner = if group.workload.name.is_empty() {
+        &group.owner
+    } else {
+        &group.workload
+    };
+    let mut facts = gang_facts(&written, &owner.display(), priorities)?;
+    automatic::mark(&mut facts.subgroups, group.auto_preferred_topology.as_ref(), |subgroup| {
+        group.auto_preferred.contains(&subgroup.name)
+    });
+    if let Some(object) = object {
+        // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
+        if let Some(queue) = &object.spec.queue {
+            facts.queue.clone_from(queue);
+        }
+        if facts.constraint == ConstraintFacts::default() && !has_derived_constraint(object) {
+            facts.constraint = constraint(object.spec.topology_constraint.as_ref());
+        }
+    }
+    facts.problems = group.problems.iter().map(problem_fact).collect();
+    let unread = group.unread_owner.iter().filter(|unread| unread.end != WalkEnd::Missing);
+    let warnings: BTreeSet<Problem> =
+        group.warnings.iter().map(problem_fact).chain(unread.map(unread_owner_fact)).collect();
+    facts.warnings = warnings.into_iter().collect();
+    Ok(facts)
+}
+
+/// Whether the constraint of a PodGroup was written for its workload, not by a person.
+pub fn has_derived_constraint(object: &PodGroup) -> bool {
+    let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_CONSTRAINT));
+    mark.is_some_and(|mark| mark == keys::TRUE)
+}
+
+pub(super) fn problem_fact(problem: &GroupProblem) -> Problem {
+    Problem {
+        code: problem.code,
+        object: problem.object.clone(),
+        key: problem.key.clone(),
+        value: problem.value.trim_matches('"').to_owned(),
+        allowed: problem.allowed.clone(),
+    }
+}
+
+/// The warning that a gang may be too small, because what its owner asks for is not known.
+#[must_use]
+pub fn unread_owner_fact(unread: &UnreadOwner) -> Problem {
+    let allowed = match unread.end {
+        WalkEnd::Missing => "an owner that is there: what it asks for is not known",
+        WalkEnd::Forbidden => "an owner that may be read: the permission to get, list and watch its kind is missing",
+        WalkEnd::TooDeep => "a chain of owners that ends: this one is beyond the longest that is followed",
+    };
+    Problem {
+        code: ProblemCode::UnreadOwner,
+        object: String::new(),
+        key: "metadata.ownerReferences".to_owned(),
+        value: unread.id.display(),
+        allowed: allowed.to_owned(),
+    }
+}
+
+/// Facts of a gang from its PodGroup. `owner` is the workload that the user wrote.
+pub fn gang_facts(group: &PodGroup, owner: &str, priorities: &Priorities) -> Result<GangFacts> {
+    gang_fields(group, owner, priorities)
+        .map_err(|error| error.of(object_name("scheduling.run.ai/v2alpha2", "PodGroup", &group.metadata)))
+}
+
+fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::result::Result<GangFacts, FieldError> {
+    let name = required_name(&group.metadata)?;
+    let spec = &group.spec;
+    let priority = priorities.context().priority(spec);
+    let preemptible = match spec.preemptibility {
+        Some(Preemptibility::Preemptible) => true,
+        Some(Preemptibility::NonPreemptible) => false,
+        None => priority < NON_PREEMPTIBLE_FROM,
+    };
+    if spec.min_member.is_some() && spec.min_sub_group.is_some() {
+        return Err(FieldError::new(
+            "spec.minSubGroup",
+            "",
+            "minMember and minSubGroup exclude each other",
+        ));
+    }
+    let mut subgroups = Vec::new();
+    for (i, subgroup) in spec.sub_groups.iter().enumerate() {
+        let field = format!("spec.subGroups[{i}]");
+        if subgroup.name.is_empty() {
+            return Err(FieldError::new(
+                format!("{field}.name"),
+                "",
+                "empty; every subgroup needs a name",
+            ));
+        }
+        subgroups.push(SubgroupFacts {
+            name: subgroup.name.clone(),
+            parent: subgroup.parent.clone().filter(|parent| !parent.is_empty()),
+            min_member: count(&format!("{field}.minMember"), subgroup.min_member)?,
+            min_subgroup: count(&format!("{field}.minSubGroup"), subgroup.min_sub_group)?,
+            constraint: constraint(subgroup.topology_constraint.as_ref()),
+            auto_preferred: false,
+        });
+    }
+    let mut warnings = Vec::new();
+    let written = group.metadata.annotations.as_ref().and_then(|all| all.get(keys::AUTOMATIC_PREFERRED));
+    if let Some(value) = written.filter(|_| !priorities.context().compat_kai)
+        && let Err(error) = automatic::read(value, &mut subgroups)
+    {
+        warnings.push(Problem {
+            code: ProblemCode::InvalidPolicy,
+            object: format!("PodGroup/{name}"),
+            key: keys::AUTOMATIC_PREFERRED.to_owned(),
+            value: value.clone(),
+            allowed: format!("what berth writes there ({error})"),
+        });
+    }
+    Ok(GangFacts {
+        uid: uid_of("PodGroup", &group.metadata),
+        key: ObjectKey::new(group.metadata.namespace.clone().unwrap_or_default(), name),
+        owner: owner.to_owned(),
+        queue: spec.queue.clone().unwrap_or_default(),
+        priority,
+        preemptible,
+        created: created_millis(&group.metadata),
+        min_member: count("spec.minMember", spec.min_member)?,
+        min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
+        constraint: constraint(spec.topology_constraint.as_ref()),
+        subgroups,
+        problems: Vec::new(),
+        warnings,
+    })
+}
+
+fn count(field: &str, value: Option<i32>) -> std::result::Result<Option<u32>, FieldError> {
+    value
+        .map(|value| {
+            u32::try_from(value)
+                .map_err(|_| FieldError::new(field, value.to_string(), "negative; allowed is 0 or more"))
+        })
+        .transpose()
+}
+
+fn constraint(written: Option<&TopologyConstraint>) -> ConstraintFacts {
+    let text = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
+    written.map_or_else(ConstraintFacts::default, |constraint| ConstraintFacts {
+        topology: text(&constraint.topology),
+        required: text(&constraint.required_topology_level),
+        preferred: text(&constraint.preferred_topology_level),
+    })
+}

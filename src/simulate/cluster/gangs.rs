@@ -1,0 +1,125 @@
+//! Gangs of the offline cluster: derived from workloads, or PodGroups of the input.
+
+use berth_api::PodGroup;
+use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Cluster, DEFAULT_QUEUE, Stored};
+use crate::cluster::convert::{self, Membership};
+use crate::grouping::{Group, Grouping, WalkEnd, core_group, group_pod};
+use crate::simulate::input::Place;
+use crate::simulate::objects::{ObjectId, message_of, text};
+
+impl Cluster {
+    pub(super) fn feed_group(&mut self, id: &ObjectId) {
+        let Some(group) = self.read::<PodGroup>(id) else { return };
+        let Some(stored) = self.objects.get(id).cloned() else {
+            return;
+        };
+        let key = ObjectKey::new(id.namespace.clone(), id.name.clone());
+        if self.derived.contains_key(&key) {
+            self.feed_derived(&key, stored.created, &stored.place);
+            return;
+        }
+        let owner = group.metadata.owner_references.iter().flatten().next();
+        let owner = owner.map_or_else(
+            || format!("PodGroup/{}", id.name),
+            |owner| format!("{}/{}", owner.kind, owner.name),
+        );
+        match convert::gang_facts(&group, &owner, &self.priorities) {
+            Ok(mut facts) => {
+                facts.created = stored.created;
+                if facts.queue.is_empty() {
+                    let label = text(&stored.value, "/metadata/labels/kai.scheduler~1queue");
+                    facts.queue = if label.is_empty() {
+                        DEFAULT_QUEUE.to_owned()
+                    } else {
+                        label.to_owned()
+                    };
+                }
+                self.feed_gang(facts, &stored.place);
+            }
+            Err(error) => self.refuse(id, &error),
+        }
+    }
+
+    fn feed_gang(&mut self, facts: GangFacts, place: &Place) {
+        if self.gangs.get(&facts.key) == Some(&facts) {
+            return;
+        }
+        self.gangs.insert(facts.key.clone(), facts.clone());
+        self.send(Event::GangUpsert(facts), place);
+    }
+
+    /// Finds the gang of a pod, and tells the engine of it unless it is written by hand.
+    pub(super) fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
+        match group_pod(pod, &self.owners, &self.priorities.context()) {
+            Grouping::Group(mut group) => {
+                let core = core_group::named(&stored.value);
+                if let Some(name) = core {
+                    let topology = self.core_groups.apply(&mut group, name);
+                    topology.into_iter().for_each(|event| { self.send(event, &stored.place); });
+                }
+                let membership = Membership::of_group(&group);
+                self.derive(*group, core.is_some(), stored);
+                membership
+            }
+            Grouping::External(external) => Membership::of_external(*external),
+        }
+    }
+
+    /// Tells the engine of a gang as its workload describes it, or the object of `scheduling.k8s.io` that its pods name.
+    fn derive(&mut self, group: Group, is_core: bool, stored: &Stored) {
+        let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
+        // Without its owner a PodGroup of the input knows more than its pods do.
+        let unread = group.unread_owner.is_some() && self.objects.contains_key(&group_id(&key));
+        // Of two descriptions of one gang the larger minimum counts; a part of a gang is weighed with its like.
+        let is_part = group.part.is_some();
+        if unread || (!is_part && !is_core && self.derived.get(&key).is_some_and(|old| old.outranks(&group))) {
+            return;
+        }
+        let group = self.parts.entry(key.clone()).or_default().with(&group);
+        let created = self.gangs.get(&key).map(|gang| gang.created);
+        let created = created.or_else(|| self.owner_created(&stored.value)).unwrap_or(stored.created);
+        self.derived.insert(key.clone(), group);
+        self.feed_derived(&key, created, &stored.place);
+    }
+
+    /// The gang of a workload, with what people changed in its PodGroup when that is in the input too.
+    fn feed_derived(&mut self, key: &ObjectKey, created: Millis, place: &Place) {
+        let object = self.read::<PodGroup>(&group_id(key));
+        let Some(group) = self.derived.get(key) else { return };
+        match convert::derived_gang_facts(group, object.as_ref(), &self.priorities) {
+            Ok(mut facts) => {
+                // In files an owner that is missing was left out, and with it what it asks for.
+                let missing = group.unread_owner.iter().filter(|unread| unread.end == WalkEnd::Missing);
+                facts.warnings.extend(missing.map(convert::unread_owner_fact));
+                facts.created = created;
+                if let Some(object) = &object {
+                    facts.uid = convert::uid_of("PodGroup", &object.metadata);
+                }
+                self.feed_gang(facts, place);
+            }
+            Err(error) => self.skip(place, &error.object, &error.field, message_of(&error)),
+        }
+    }
+
+    /// Takes a PodGroup out of the gangs. While pods of its workload are there, the gang is made again.
+    pub(super) fn lose_group(&mut self, id: &ObjectId, stored: Stored) {
+        let key = ObjectKey::new(id.namespace.clone(), id.name.clone());
+        let known = self.gangs.remove(&key);
+        let has_pods = self.pods().any(|(pod, stored)| pod.namespace == key.namespace && self.membership(&stored.uid).0 == key.name);
+        match known {
+            Some(known) if has_pods && self.derived.contains_key(&key) => self.feed_derived(&key, known.created, &stored.place),
+            _ => {
+                self.derived.remove(&key);
+                self.send(Event::GangDelete(stored.uid), &stored.place);
+            }
+        }
+    }
+}
+
+/// The PodGroup of a gang.
+fn group_id(key: &ObjectKey) -> ObjectId {
+    ObjectId { kind: "PodGroup".to_owned(), namespace: key.namespace.clone(), name: key.name.clone() }
+}
