@@ -1,7 +1,7 @@
 //! The store without a client: changes in, effects out.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use berth_engine::facts::{Event, GangFacts, PodFacts};
+use berth_engine::facts::{Event, GangFacts, PodFacts, ProblemCode};
 use serde_json::{Value, json};
 
 use super::directory::SharedDirectory;
@@ -546,7 +546,7 @@ fn a_pod_of_a_scheduling_group_is_in_the_gang_that_this_object_describes() {
     // The kind is watched from here on, and nothing is said of the pod before its list is there.
     assert_eq!(apply(&mut store, pod_kind(), named.clone()), [Effect::Watch(kind.clone())]);
     let effects = store.apply(Change::ListEnded(kind.clone()), 1_000);
-    assert_eq!(gangs(&effects)[0].problems[0].code, "SchedulingGroupNotFound");
+    assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
     assert_eq!(pods(&effects)[0].gang.as_deref(), Some("pg-group-train"));
     let object = |minimum: u32| {
         json!({
@@ -575,5 +575,5 @@ fn a_pod_of_a_scheduling_group_is_in_the_gang_that_this_object_describes() {
     let effects = apply(&mut store, Gvk::new("kai.scheduler", "v1alpha1", "Topology"), topology);
     assert_eq!(gangs(&effects)[0].constraint.topology.as_deref(), Some("t"));
     let effects = store.apply(Change::Deleted(kind, Box::new(object(2))), 1_000);
-    assert_eq!(gangs(&effects)[0].problems[0].code, "SchedulingGroupNotFound");
+    assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
 }

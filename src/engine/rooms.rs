@@ -79,6 +79,13 @@ impl Shape {
         let hard = self.facts.spread.iter().zip(&self.terms.spread).filter(|(facts, _)| facts.hard);
         self.terms.affinity.iter().copied().chain(hard.map(|(_, term)| *term))
     }
+
+    /// The sums that make nodes dearer or cheaper.
+    fn soft_marks(&self) -> Vec<Mark> {
+        let soft = self.facts.spread.iter().zip(&self.terms.spread).filter(|(facts, _)| !facts.hard);
+        let own = self.terms.preferred.iter().map(|(_, term)| *term).chain(soft.map(|(_, term)| *term));
+        own.map(Mark::Member).chain(self.terms.member_of.iter().copied().map(Mark::Likes)).collect()
+    }
 }
 
 /// Per-shape answers for every node.
@@ -97,10 +104,25 @@ struct Slots {
     served: Vec<u64>,
     /// Nodes that affinity or spread refuses; their state is fixed until `freeze`.
     barred: BTreeSet<NodeIdx>,
-    /// Soft cost, by node.
+    /// The part of the soft cost that pods do not change, by node; `None` for nodes that are gone.
+    fixed: Vec<Option<i64>>,
+    /// The whole soft cost, by node; may be negative.
+    raw: Vec<i64>,
+    /// Soft cost above the smallest one, by node.
     soft: Vec<u32>,
+    /// The moment of the sums that soft costs were made from.
+    priced: (u64, usize),
     /// Sums by tree.
     sums: BTreeMap<TreeIdx, Sums>,
+}
+
+impl Slots {
+    /// Only differences count, and costs are not negative.
+    fn level_costs(&mut self) {
+        let least = self.raw.iter().copied().min().unwrap_or(0);
+        let above = |cost: &i64| u32::try_from(cost - least).unwrap_or(u32::MAX).min(fit::MAX_SOFT_COST);
+        self.soft = self.raw.iter().map(above).collect();
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -188,13 +210,36 @@ impl Rooms {
             self.caches.resize_with(idx.at() + 1, Slots::default);
         }
         let hard = shape.drawn_terms().filter(|_| !open);
-        let soft = shape.terms.preferred.iter().map(|(_, term)| *term).chain(shape.terms.spread.iter().copied());
-        let read = hard.chain(soft).map(Mark::Member).chain(shape.terms.member_of.iter().copied().map(Mark::Likes));
-        let stamp = read.map(|mark| self.tallies.changes(mark)).sum();
-        let cache = &mut self.caches[idx.at()];
-        if cache.open != open || cache.stamp != stamp {
-            *cache = Slots { open, stamp, ..Slots::default() };
+        let stamp = hard.map(|term| self.tallies.changes(Mark::Member(term))).sum();
+        let mut cache = std::mem::take(&mut self.caches[idx.at()]);
+        if cache.open != open || cache.stamp != stamp || !self.price_again(&mut cache, shape) {
+            cache = Slots { open, stamp, ..Slots::default() };
         }
+        self.caches[idx.at()] = cache;
+    }
+
+    /// Brings soft costs up to date in domains where something changed; false when all must be made anew.
+    fn price_again(&self, cache: &mut Slots, shape: &Shape) -> bool {
+        let marks = shape.soft_marks();
+        if marks.is_empty() || cache.slots.is_empty() {
+            return true;
+        }
+        let Some(nodes) = self.tallies.changed_since(cache.priced, &marks) else { return false };
+        cache.priced = self.tallies.now();
+        for node in &nodes {
+            if let Some(fixed) = cache.fixed.get(node.at()).copied() {
+                cache.raw[node.at()] = self.price(fixed, *node, shape);
+            }
+        }
+        if !nodes.is_empty() {
+            cache.level_costs();
+        }
+        true
+    }
+
+    fn price(&self, fixed: Option<i64>, node: NodeIdx, shape: &Shape) -> i64 {
+        let by_pods = || pod_affinity::cost(&self.tallies, node, shape) + spread::cost(&self.tallies, node, shape);
+        fixed.map_or(0, |fixed| fixed + by_pods())
     }
 
     /// Forgets every cached answer (structure changed).
@@ -382,15 +427,14 @@ impl Rooms {
             cache.slots = vec![0; n];
             cache.eligible = vec![false; n];
             cache.served = vec![0; n];
-            cache.soft = vec![0; n];
             let spreads = if cache.open { Vec::new() } else { Spread::all(self, ctx.nodes, shape) };
-            let mut soft = vec![0; n];
-            for (at, cost) in soft.iter_mut().enumerate() {
-                *cost = self.evaluate(&mut cache, NodeIdx(at as u32), shape, ctx, &spreads);
+            for node in (0..n).map(|at| NodeIdx(at as u32)) {
+                let fixed = self.evaluate(&mut cache, node, shape, ctx, &spreads);
+                cache.fixed.push(fixed);
+                cache.raw.push(self.price(fixed, node, shape));
             }
-            // Only differences count, and costs are not negative.
-            let least = soft.iter().copied().min().unwrap_or(0);
-            cache.soft = soft.iter().map(|cost| u32::try_from(cost - least).unwrap_or(u32::MAX).min(fit::MAX_SOFT_COST)).collect();
+            cache.level_costs();
+            cache.priced = self.tallies.now();
         } else {
             for at in cache.cursor..self.log.len() {
                 let node = self.log[at];
@@ -401,7 +445,7 @@ impl Rooms {
         self.caches[idx.at()] = cache;
     }
 
-    /// Fills in one node; returns its soft cost.
+    /// Fills in one node; returns the part of its soft cost that pods do not change.
     fn evaluate(
         &self,
         cache: &mut Slots,
@@ -409,10 +453,8 @@ impl Rooms {
         shape: &Shape,
         ctx: &Context<'_>,
         spreads: &[Spread],
-    ) -> i64 {
-        let Some(facts) = ctx.nodes.get(node.at()).copied().flatten() else {
-            return 0;
-        };
+    ) -> Option<i64> {
+        let facts = ctx.nodes.get(node.at()).copied().flatten()?;
         cache.eligible[node.at()] =
             fit::refusal(facts, &shape.facts).is_none() && volumes::refusal(facts, &shape.volumes).is_none();
         cache.served[node.at()] = ctx.volumes.served(facts, &shape.volumes.waits);
@@ -420,9 +462,7 @@ impl Rooms {
             cache.barred.insert(node);
         }
         cache.slots[node.at()] = self.slots_now(node, shape, cache);
-        i64::from(fit::soft_cost(facts, &shape.facts))
-            + pod_affinity::cost(&self.tallies, node, shape)
-            + spread::cost(&self.tallies, node, shape)
+        Some(i64::from(fit::soft_cost(facts, &shape.facts)))
     }
 
     /// Affinity and spread as things stand.

@@ -42,7 +42,7 @@ impl Solver<'_> {
 
     /// No node passes the rules of one of the shapes, room aside.
     fn no_node(&mut self, root: &Item) -> Option<Reason> {
-        for (shape, n) in root.demand() {
+        for (shape, n) in root.least_demand() {
             self.ready(shape, TreeIdx(0));
             let any = self.trees[0].order.iter().any(|node| self.rooms.eligible(shape, *node));
             if !any {
@@ -66,7 +66,10 @@ impl Solver<'_> {
         if let Some(reason) = self.too_few_segments(item) {
             return Some(reason);
         }
-        item.children.iter().take(item.choose).find_map(|child| self.blocking(child))
+        // With a choice among children, what blocks one of them blocks the gang only if too few are left.
+        let blocked: Vec<Reason> = item.children.iter().filter_map(|child| self.blocking(child)).collect();
+        let left = item.children.len() - blocked.len();
+        blocked.into_iter().next().filter(|_| left < item.choose)
     }
 
     fn domain_too_small(&mut self, item: &Item, bound: Bound) -> Option<Reason> {
@@ -80,7 +83,8 @@ impl Solver<'_> {
         reason.subgroup.clone_from(&item.name);
         reason.topology = self.topology_of(bound.tree);
         reason.level = Some(tree.label(depth).to_owned());
-        reason.needs = (item.n_pods() + item.live.len()) as u32;
+        let least: usize = item.least_demand().iter().map(|(_, n)| n).sum();
+        reason.needs = (least + item.live.len()) as u32;
         if pinned.len() > 1 || pinned.first().is_some_and(|domain| domain.is_none_or(|d| tree.domain(d).absent)) {
             reason.code = Code::AlreadySplit;
             reason.has = item.live.len() as u32;
@@ -122,14 +126,14 @@ impl Solver<'_> {
     /// Pods of the item that a domain could hold, each shape alone.
     fn room_in(&mut self, item: &Item, tree: TreeIdx, domain: DomainIdx) -> u64 {
         let mut has = 0;
-        for (shape, n) in item.demand() {
+        for (shape, n) in item.least_demand() {
             has += self.slots_in(shape, &Region::default(), tree, domain).min(n as u64);
         }
         has
     }
 
     fn no_room_at_all(&mut self, item: &Item) -> Option<Reason> {
-        for (shape, n) in item.demand() {
+        for (shape, n) in item.least_demand() {
             let slots = self.slots_in(shape, &Region::default(), TreeIdx(0), Tree::ROOT);
             if slots < n as u64 {
                 let mut reason = Reason::new(Code::NotEnoughRoom);

@@ -22,7 +22,7 @@ use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
-use crate::grouping::core_group::{self, is_core_group};
+use crate::grouping::core_group::is_core_group;
 use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
@@ -193,9 +193,7 @@ impl Cluster {
             );
         }
         if names_group {
-            // Pods that are there already may have waited for one of these.
-            let named = self.pods().filter(|(id, pod)| core_group::named(&pod.value).is_some() && !batch.contains(id));
-            batch.extend(named.map(|(id, _)| id.clone()).collect::<Vec<_>>());
+            batch.extend(self.naming_core_groups(&batch));
         }
         self.feed(&batch);
     }

@@ -1,11 +1,18 @@
 //! Cordons and readiness.
+//!
+//! A cordon is read as plugins/nodeunschedulable of kube-scheduler reads it.
+//! Readiness is not: that scheduler never looks at conditions, only at the taints
+//! that the node lifecycle controller makes of them. Where a node carries such a
+//! taint, taints decide here too; a node that is not ready and carries none
+//! (before the controller saw it, or where none runs) is refused, so that no
+//! gang is spent on a node that is down.
 
 use super::taints::tolerates_key;
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::outcome::Rule;
 
 /// The taint that a cordon adds, and its meaning for pods that tolerate it.
-pub(super) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The taint of nodes that are not ready; daemons tolerate it.
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 /// The taint of nodes that are not heard of.

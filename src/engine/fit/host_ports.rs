@@ -1,4 +1,5 @@
-//! Host ports.
+//! Host ports, as plugins/nodeports of kube-scheduler has them: no address and `0.0.0.0` are
+//! every address, `::` is one address among others.
 
 use crate::facts::HostPort;
 use crate::outcome::Rule;

@@ -1,4 +1,5 @@
-//! Node selector and node affinity, required and preferred.
+//! Node selector and node affinity, required and preferred, as plugins/nodeaffinity of
+//! kube-scheduler has them: a list of no terms matches no node.
 
 use crate::facts::{NodeFacts, NodeTerm, Requirement, SelectorOperator, ShapeFacts};
 use crate::outcome::Rule;

@@ -1,4 +1,6 @@
-//! Affinity and anti-affinity between pods, as InterPodAffinity of the core scheduler has them.
+//! Affinity and anti-affinity between pods, as plugins/interpodaffinity/filtering.go of
+//! kube-scheduler has them. Every pod with a place counts, terminating ones and those of
+//! other schedulers included.
 
 use super::tallies::{Mark, Tallies};
 use crate::ids::NodeIdx;

@@ -1,4 +1,5 @@
-//! Resources, the pod count among them.
+//! Resources, the pod count among them, as plugins/noderesources/fit.go of kube-scheduler has
+//! them: what is not asked for is not looked at, however overcommitted.
 
 use crate::facts::{NodeFacts, ShapeFacts};
 use crate::fit::volumes::driver_of;

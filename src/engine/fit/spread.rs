@@ -1,4 +1,11 @@
-//! Topology spread constraints, as PodTopologySpread of the core scheduler has them.
+//! Topology spread constraints, as plugins/podtopologyspread/{common,filtering}.go of
+//! kube-scheduler has them.
+//!
+//! Terminating pods do not count. Domains come from nodes that have the labels of
+//! all hard constraints; with fewer of them than `minDomains` the emptiest one
+//! counts as empty. An empty selector counts every pod of the namespace, as the
+//! API says and as kube-scheduler does since kubernetes/kubernetes#141340; before,
+//! up to 1.36.3 at least, it counted none, so the constraint refused nothing.
 //!
 //! Constraints that a cluster adds by default for the pods of a Service are an
 //! option of that scheduler, soft, and not applied here.
@@ -23,11 +30,11 @@ pub(crate) struct Spread {
     max_skew: i64,
     min_domains: usize,
     matches_itself: bool,
-    /// False for a selector without requirements ([`counts_pods`]).
-    counts_pods: bool,
     /// Nodes that count.
     pub counted: Vec<bool>,
     counts: BTreeMap<u32, i64>,
+    /// How many domains have a count.
+    domains_with: BTreeMap<i64, usize>,
     /// The emptiest domain's count.
     least: i64,
 }
@@ -56,12 +63,16 @@ impl Spread {
                     || (written.honor_taints && taints::untolerated(facts, &shape.facts).next().is_some());
                 if let (false, Some(value)) = (refused, tallies.value(*term, node)) {
                     spread.counted[at] = true;
-                    let pods = if spread.counts_pods { rooms.marks(node, Mark::Member(*term)) } else { 0 };
-                    *spread.counts.entry(value).or_default() += pods;
+                    *spread.counts.entry(value).or_default() += rooms.marks(node, Mark::Member(*term));
                 }
             }
         }
-        all.iter_mut().for_each(Self::settle);
+        for spread in &mut all {
+            for count in spread.counts.values() {
+                *spread.domains_with.entry(*count).or_default() += 1;
+            }
+            spread.settle();
+        }
         all
     }
 
@@ -72,27 +83,38 @@ impl Spread {
             max_skew: i64::from(facts.max_skew),
             min_domains: facts.min_domains as usize,
             matches_itself: shape.terms.member_of.contains(&term),
-            counts_pods: counts_pods(facts),
             counted: vec![false; n_nodes],
             counts: BTreeMap::new(),
+            domains_with: BTreeMap::new(),
             least: 0,
         }
     }
 
     /// A pod that the constraint counts came to a node, or left it.
     pub(crate) fn shift(&mut self, tallies: &Tallies, node: NodeIdx, by: i64) {
-        if !self.counts_pods {
-            return;
-        }
         if let (true, Some(value)) = (self.counted[node.at()], tallies.value(self.term, node)) {
-            *self.counts.entry(value).or_default() += by;
+            let count = self.counts.entry(value).or_default();
+            let before = *count;
+            *count += by;
+            *self.domains_with.entry(*count).or_default() += 1;
+            if let Some(n) = self.domains_with.get_mut(&before) {
+                *n -= 1;
+                if *n == 0 {
+                    self.domains_with.remove(&before);
+                }
+            }
             self.settle();
         }
     }
 
     fn settle(&mut self) {
         let few = self.counts.len() < self.min_domains.max(1);
-        self.least = if few { 0 } else { self.counts.values().copied().min().unwrap_or(0) };
+        self.least = if few { 0 } else { self.domains_with.keys().next().copied().unwrap_or(0) };
+    }
+
+    /// Pods counted in the node's domain.
+    pub(crate) fn count_at(&self, tallies: &Tallies, node: NodeIdx) -> Option<i64> {
+        self.counts.get(&tallies.value(self.term, node)?).copied()
     }
 
     /// Why one more pod may not go to the node.
@@ -105,18 +127,11 @@ impl Spread {
     }
 }
 
-/// The core scheduler counts no pod for a selector without requirements, though such a selector matches the
-/// pod that is placed: a skew of 1 lets it go to every domain.
-fn counts_pods(facts: &SpreadFacts) -> bool {
-    facts.selector.as_ref().is_some_and(|selector| !selector.requirements.is_empty())
-}
-
 /// Soft constraints: the pods counted in the node's domain, less is better.
 pub(crate) fn cost(tallies: &Tallies, node: NodeIdx, shape: &Shape) -> i64 {
     let soft = shape.facts.spread.iter().zip(&shape.terms.spread).filter(|(facts, _)| !facts.hard);
-    soft.map(|(facts, term)| match tallies.value(*term, node) {
-        Some(_) if counts_pods(facts) => tallies.near(Mark::Member(*term), node).min(MOST_COUNTED),
-        Some(_) => 0,
+    soft.map(|(_, term)| match tallies.value(*term, node) {
+        Some(_) => tallies.near(Mark::Member(*term), node).min(MOST_COUNTED),
         None => MOST_COUNTED,
     })
     .sum()

@@ -1,14 +1,11 @@
-//! Taints and tolerations.
+//! Taints and tolerations, as plugins/tainttoleration of kube-scheduler has them.
 
-use super::conditions::CORDON_TAINT;
 use crate::facts::{NodeFacts, ShapeFacts, Taint, TaintEffect, Toleration, TolerationOperator};
 use crate::outcome::Rule;
 
-/// The first taint that keeps new pods away and is not tolerated; the cordon has a rule of its own.
+/// The first taint that keeps new pods away and is not tolerated.
 pub(super) fn refusal(node: &NodeFacts, shape: &ShapeFacts) -> Option<Rule> {
-    untolerated(node, shape)
-        .find(|taint| !(taint.key == CORDON_TAINT && node.unschedulable))
-        .map(|taint| Rule::Taint(taint.key.clone()))
+    untolerated(node, shape).next().map(|taint| Rule::Taint(taint.key.clone()))
 }
 
 /// Taints that keep new pods away and are not tolerated.

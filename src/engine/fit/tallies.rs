@@ -6,7 +6,7 @@
 //! moved with every pod that comes or goes, on the ledger too; no rule walks
 //! over pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{LabelSelector, PodTerm};
 use crate::ids::{NodeIdx, TermIdx};
@@ -80,6 +80,8 @@ struct Key {
     names: BTreeMap<String, u32>,
     by_node: Vec<Option<u32>>,
     nodes: Vec<Vec<NodeIdx>>,
+    /// Values that more than one node has.
+    shared: usize,
 }
 
 impl Key {
@@ -88,7 +90,9 @@ impl Key {
             self.by_node.resize(node.at() + 1, None);
         }
         if let Some(old) = self.by_node[node.at()].take() {
-            self.nodes[old as usize].retain(|other| *other != node);
+            let nodes = &mut self.nodes[old as usize];
+            nodes.retain(|other| *other != node);
+            self.shared -= usize::from(nodes.len() == 1);
         }
         if let Some(name) = value {
             let next = self.names.len() as u32;
@@ -96,7 +100,9 @@ impl Key {
             if self.nodes.len() <= value as usize {
                 self.nodes.resize_with(value as usize + 1, Vec::new);
             }
-            self.nodes[value as usize].push(node);
+            let nodes = &mut self.nodes[value as usize];
+            nodes.push(node);
+            self.shared += usize::from(nodes.len() == 2);
             self.by_node[node.at()] = Some(value);
         }
     }
@@ -118,7 +124,15 @@ pub struct Tallies {
     keys: Vec<Key>,
     key_of_term: Vec<usize>,
     sums: Vec<Sum>,
+    /// Domains whose sum changed, in order.
+    log: Vec<(Mark, u32)>,
+    /// How often the log was started afresh.
+    epoch: u64,
 }
+
+/// Sums kept as changed before the log starts afresh: some passes' worth. What was
+/// made from older sums is made anew then.
+const MAX_LOG: usize = 1 << 18;
 
 impl Tallies {
     /// Takes up a term; `labels` are the values of its key on every node. Terms come in order.
@@ -158,7 +172,7 @@ impl Tallies {
     /// No domain of the term has more than one node.
     #[must_use]
     pub fn one_node_each(&self, term: TermIdx) -> bool {
-        self.keys[self.key_of_term[term.at()]].nodes.iter().all(|nodes| nodes.len() <= 1)
+        self.keys[self.key_of_term[term.at()]].shared == 0
     }
 
     /// Adds marks of a node; returns the domains' nodes for which a hard mark appeared or vanished.
@@ -174,6 +188,11 @@ impl Tallies {
         *count += by;
         sum.total += by;
         sum.changes += 1;
+        if self.log.len() >= MAX_LOG {
+            self.log.clear();
+            self.epoch += 1;
+        }
+        self.log.push((mark, value));
         if (before == 0) != (*count == 0) && !matches!(mark, Mark::Likes(_)) {
             crossed.extend(&key.nodes[value as usize]);
         }
@@ -190,6 +209,23 @@ impl Tallies {
     #[must_use]
     pub fn total(&self, mark: Mark) -> i64 {
         self.sums[mark.at()].total
+    }
+
+    /// This moment, for `changed_since`.
+    #[must_use]
+    pub fn now(&self) -> (u64, usize) {
+        (self.epoch, self.log.len())
+    }
+
+    /// Nodes in domains where a sum of one of the marks changed since; `None` when that is too long ago.
+    #[must_use]
+    pub fn changed_since(&self, (epoch, from): (u64, usize), marks: &[Mark]) -> Option<Vec<NodeIdx>> {
+        if epoch != self.epoch {
+            return None;
+        }
+        let changed = self.log.get(from..)?.iter().filter(|(mark, _)| marks.contains(mark));
+        let domains: BTreeSet<(usize, u32)> = changed.map(|(mark, value)| (self.key(mark.term()), *value)).collect();
+        Some(domains.iter().flat_map(|(key, value)| &self.keys[*key].nodes[*value as usize]).copied().collect())
     }
 
     /// A number that rises with every change of the mark.

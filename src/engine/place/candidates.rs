@@ -30,12 +30,12 @@ impl PartialOrd for Ratio {
 impl Solver<'_> {
     /// Domains that could hold the item, in the order they are to be tried.
     pub(crate) fn candidates(&mut self, item: &Item, bound: Bound, region: &Region) -> Vec<DomainIdx> {
-        let demand = item.demand();
+        let (demand, least) = (item.demand(), item.least_demand());
         let base = region.in_tree(bound.tree);
         let base_depth = self.trees[bound.tree.at()].domain(base).depth;
         let lowest = bound.preferred.or(bound.required).unwrap_or(0).max(base_depth);
         let highest = bound.required.unwrap_or(0).max(base_depth).min(lowest);
-        for (shape, _) in &demand {
+        for (shape, _) in demand.iter().chain(&least) {
             self.ready(*shape, bound.tree);
         }
         let mut found = Vec::new();
@@ -43,7 +43,7 @@ impl Solver<'_> {
             let mut layer: Vec<(Reverse<u64>, Reverse<u64>, Reverse<Ratio>, DomainIdx)> = Vec::new();
             let domains = std::mem::take(&mut self.layer(bound.tree, base, depth));
             for domain in domains {
-                if !self.could_hold(item, &demand, region, bound.tree, domain) {
+                if !self.could_hold(item, &least, region, bound.tree, domain) {
                     continue;
                 }
                 let (kept, here) = self.room_for_waiting(item, &demand, region, bound, highest, domain);

@@ -5,8 +5,8 @@
 //! was placed in, so the search runs over *states* (how many pods of each group
 //! are on each node) and never enters a failed one twice. Nodes that no rule of
 //! the task can tell apart are one class: of untouched ones only the first is
-//! tried, and states that differ by exchanging them are one state. Pods of one
-//! shape and region are one group. It is complete: false means that no order of
+//! tried, and states that differ by exchanging them are one state. So it is with
+//! whole zones (`zones`) that hold the same. Pods of one shape and region are one group. It is complete: false means that no order of
 //! placing leads to the end.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,7 @@ struct Board {
     /// Nodes by class, in order.
     classes: Vec<Vec<NodeIdx>>,
     class_of: BTreeMap<NodeIdx, usize>,
+    zones: Zones,
     /// By class and group: rules that do not depend on other pods or room hold.
     open_to: Vec<Vec<bool>>,
     /// Hard spread constraints by group.
@@ -43,6 +44,17 @@ struct Board {
     any_order: bool,
 }
 
+/// Nodes by the domains that they are in.
+#[derive(Default)]
+struct Zones {
+    /// Zone by class.
+    of_class: Vec<usize>,
+    /// By class: equal for classes of different zones whose nodes differ by the zone alone.
+    twin_of_class: Vec<u32>,
+    /// By zone: equal for zones that can be exchanged.
+    kind: Vec<u32>,
+}
+
 /// A state with the moves that are left to try from it.
 struct Frame {
     key: Vec<u32>,
@@ -50,7 +62,7 @@ struct Frame {
     next: usize,
 }
 
-/// Equal for nodes that no rule of the task can tell apart.
+/// Equal for nodes that no rule of the task can tell apart, the domains they are in aside.
 type Likeness = (Vec<i64>, Vec<HostPort>, Vec<(Mark, i64)>);
 
 impl Board {
@@ -58,20 +70,38 @@ impl Board {
         self.groups.iter().all(|group| group.placed == group.pods.len())
     }
 
-    /// The state, the same for states that differ by exchanging like nodes.
+    /// The state, the same for states that differ by exchanging like nodes or zones.
     fn key(&self) -> Vec<u32> {
-        let mut rows: Vec<Vec<u32>> = self
-            .counts
-            .iter()
-            .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
-            .map(|(node, counts)| {
-                let mut row = vec![self.class_of[node] as u32];
-                row.extend(counts);
-                row
+        let mut zones = self.filled();
+        zones.sort_unstable();
+        zones.concat()
+    }
+
+    /// What was placed in each zone: its kind, how many nodes, and those in an order of their own.
+    fn filled(&self) -> Vec<Vec<u32>> {
+        let mut rows: Vec<Vec<Vec<u32>>> = vec![Vec::new(); self.zones.kind.len()];
+        for (node, counts) in &self.counts {
+            let class = self.class_of[node];
+            let mut row = vec![self.zones.twin_of_class[class]];
+            row.extend(counts);
+            rows[self.zones.of_class[class]].push(row);
+        }
+        let zones = rows.into_iter().zip(&self.zones.kind);
+        zones
+            .map(|(mut rows, kind)| {
+                rows.sort_unstable();
+                let mut all = vec![*kind, rows.len() as u32];
+                all.extend(rows.concat());
+                all
             })
-            .collect();
-        rows.sort_unstable();
-        rows.concat()
+            .collect()
+    }
+
+    /// Classes to look at: of zones that hold the same and can be exchanged only the first one's.
+    fn classes_in_play(&self) -> Vec<usize> {
+        let mut seen = BTreeSet::new();
+        let first: Vec<bool> = self.filled().into_iter().map(|zone| seen.insert(zone)).collect();
+        (0..self.classes.len()).filter(|class| first[self.zones.of_class[*class]]).collect()
     }
 
     fn count(&mut self, group: usize, node: NodeIdx, by: i64) {
@@ -170,12 +200,13 @@ impl Solver<'_> {
                 domains.extend(tree.domain_of(*node, depth));
             }
         }
+        let classes = board.classes_in_play();
         let mut found = Vec::new();
         for (at, group) in board.groups.iter().enumerate() {
             if group.placed == group.pods.len() {
                 continue;
             }
-            for class in (0..board.classes.len()).filter(|class| board.open_to[*class][at]) {
+            for class in classes.iter().copied().filter(|class| board.open_to[*class][at]) {
                 for node in board.representatives(class) {
                     if let Some(slots) = self.admits(board, at, node) {
                         let shared = near.iter().enumerate().filter(|(depth, domains)| {
@@ -234,6 +265,7 @@ impl Solver<'_> {
             groups,
             classes: Vec::new(),
             class_of: BTreeMap::new(),
+            zones: Zones::default(),
             open_to: Vec::new(),
             spreads,
             counts: BTreeMap::new(),
@@ -245,7 +277,7 @@ impl Solver<'_> {
 
     fn classify(&self, board: &mut Board) {
         let terms = self.terms_in_play(board);
-        let mut by_likeness: BTreeMap<Likeness, Vec<NodeIdx>> = BTreeMap::new();
+        let mut by_likeness: BTreeMap<(Vec<i64>, Likeness), Vec<NodeIdx>> = BTreeMap::new();
         let mut open: Vec<Vec<bool>> = Vec::new();
         for node in &self.trees[self.default_tree.at()].order {
             let usable: Vec<bool> = board
@@ -254,7 +286,8 @@ impl Solver<'_> {
                 .map(|group| self.rooms.eligible(group.shape, *node) && self.inside(&group.region, *node))
                 .collect();
             if usable.iter().any(|usable| *usable) {
-                by_likeness.entry(self.likeness(board, &terms, &usable, *node)).or_default().push(*node);
+                let key = (self.domains(&terms, *node), self.likeness(board, &terms, &usable, *node));
+                by_likeness.entry(key).or_default().push(*node);
             }
         }
         for (class, nodes) in by_likeness.values().enumerate() {
@@ -272,8 +305,55 @@ impl Solver<'_> {
                     .collect(),
             );
         }
+        board.zones = self.zones(board, &terms, &by_likeness);
         board.classes = by_likeness.into_values().collect();
         board.open_to = open;
+    }
+
+    /// The node's domains for terms whose domains have several nodes; -1 for none.
+    fn domains(&self, terms: &[TermIdx], node: NodeIdx) -> Vec<i64> {
+        let tallies = self.rooms.tallies();
+        let wide = terms.iter().filter(|term| !tallies.one_node_each(**term));
+        wide.map(|term| tallies.value(*term, node).map_or(-1, i64::from)).collect()
+    }
+
+    /// Zones: nodes with the same domains. Two can be exchanged when they hold the same nodes and
+    /// counts, and share no domain with another zone.
+    fn zones(&self, board: &Board, terms: &[TermIdx], classes: &BTreeMap<(Vec<i64>, Likeness), Vec<NodeIdx>>) -> Zones {
+        let tallies = self.rooms.tallies();
+        let mut twins: BTreeMap<&Likeness, u32> = BTreeMap::new();
+        let mut zones: BTreeMap<&Vec<i64>, (usize, NodeIdx, Vec<(u32, usize)>)> = BTreeMap::new();
+        let mut found = Zones::default();
+        for ((domains, likeness), nodes) in classes {
+            let Some(first) = nodes.first() else { continue };
+            let next = twins.len() as u32;
+            let twin = *twins.entry(likeness).or_insert(next);
+            let next = zones.len();
+            let zone = zones.entry(domains).or_insert((next, *first, Vec::new()));
+            zone.2.push((twin, nodes.len()));
+            found.of_class.push(zone.0);
+            found.twin_of_class.push(twin);
+        }
+        let mut shared: BTreeMap<(usize, i64), usize> = BTreeMap::new();
+        for domain in zones.keys().flat_map(|domains| domains.iter().copied().enumerate()).filter(|(_, value)| *value >= 0) {
+            *shared.entry(domain).or_default() += 1;
+        }
+        let mut kinds: BTreeMap<(Option<usize>, Vec<Option<i64>>, Vec<(u32, usize)>), u32> = BTreeMap::new();
+        found.kind = vec![0; zones.len()];
+        for (domains, (at, node, mut held)) in zones {
+            let entangled = domains.iter().copied().enumerate().any(|domain| shared.get(&domain).is_some_and(|n| *n > 1));
+            let mut counts: Vec<Option<i64>> = Vec::new();
+            for term in terms.iter().filter(|term| !tallies.one_node_each(**term)) {
+                counts.push(tallies.value(*term, node).map(|_| tallies.near(Mark::Member(*term), node)));
+                counts.push(Some(tallies.near(Mark::Avoids(*term), node)));
+            }
+            let spreads = board.spreads.iter().flatten().filter(|spread| !tallies.one_node_each(spread.term));
+            counts.extend(spreads.map(|spread| spread.count_at(tallies, node)));
+            held.sort_unstable();
+            let next = kinds.len() as u32;
+            found.kind[at] = *kinds.entry((entangled.then_some(at), counts, held)).or_insert(next);
+        }
+        found
     }
 
     /// Terms that a rule of the task reads, or of which its pods are.
@@ -298,8 +378,7 @@ impl Solver<'_> {
         row.extend(board.spreads.iter().flatten().map(|spread| i64::from(spread.counted[node.at()])));
         for term in terms {
             // Where every node is a domain of its own, only what it holds tells it apart.
-            let value = tallies.value(*term, node).map_or(-1, i64::from);
-            row.push(if tallies.one_node_each(*term) { value.min(0) } else { value });
+            row.push(i64::from(tallies.value(*term, node).is_some()));
         }
         let room = self.rooms.room(node);
         row.extend(room.iter().flat_map(|room| &room.free));

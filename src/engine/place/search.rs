@@ -338,6 +338,11 @@ impl Solver<'_> {
         alone: bool,
     ) -> Vec<i64> {
         let (tree, domain) = at;
+        // Those of children not tried yet too: another choice may tell the domains apart.
+        let shapes = item.all_shapes();
+        for shape in &shapes {
+            self.ready(*shape, tree);
+        }
         let entry = &self.trees[tree.at()];
         let mut rows: Vec<Vec<i64>> = entry
             .positions(domain)
@@ -345,9 +350,9 @@ impl Solver<'_> {
             .map(|node| {
                 let mut row = vec![i64::from(self.inside(region, node))];
                 row.extend(self.rooms.room(node).map(|room| room.free.clone()).unwrap_or_default());
-                for (shape, _) in item.demand() {
-                    row.push(i64::from(self.rooms.eligible(shape, node)));
-                    row.push(i64::from(self.rooms.node_slots(shape, node)));
+                for shape in &shapes {
+                    row.push(i64::from(self.rooms.eligible(*shape, node)));
+                    row.push(i64::from(self.rooms.node_slots(*shape, node)));
                 }
                 row
             })

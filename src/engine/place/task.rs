@@ -55,6 +55,22 @@ impl Item {
         }
     }
 
+    /// The least of each shape that any choice among the children asks for: what must fit whichever are taken.
+    pub(crate) fn least_demand(&self) -> Vec<(ShapeIdx, usize)> {
+        let below: Vec<Vec<(ShapeIdx, usize)>> = self.children.iter().map(Self::least_demand).collect();
+        let own = |shape: ShapeIdx| self.pods.iter().filter(move |(other, _)| *other == shape).map(|(_, pods)| pods.len());
+        let least = |shape: ShapeIdx| {
+            let asked = |child: &Vec<(ShapeIdx, usize)>| {
+                child.iter().find(|(other, _)| *other == shape).map_or(0, |(_, n)| *n)
+            };
+            let mut asked: Vec<usize> = below.iter().map(asked).collect();
+            asked.sort_unstable();
+            own(shape).sum::<usize>() + asked.iter().take(self.choose).sum::<usize>()
+        };
+        let all = self.all_shapes().into_iter().map(|shape| (shape, least(shape)));
+        all.filter(|(_, n)| *n > 0).collect()
+    }
+
     /// Every shape at or below, children that need not be chosen included.
     pub(crate) fn all_shapes(&self) -> Vec<ShapeIdx> {
         let mut shapes: Vec<ShapeIdx> = self.pods.iter().map(|(shape, _)| *shape).collect();

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use super::fixture::Lab;
 use super::legal::Scene;
 use crate::facts::*;
+use crate::ids::{NodeIdx, ShapeIdx, TreeIdx};
 use crate::outcome::{Code, GangState, Rule};
+use crate::place::Solver;
 
 /// A selector of pods with label `app`.
 pub(crate) fn app(value: &str) -> Option<LabelSelector> {
@@ -264,6 +266,57 @@ fn a_gang_apart_by_host_stays_in_the_exact_class() {
 }
 
 #[test]
+fn an_impossible_spread_over_many_equal_zones_is_proven() {
+    // Twelve equal zones with room for 30 pods in each of eleven; the last one is full.
+    let racks: Vec<String> = (0..12).map(|rack| format!("b/r{rack:02}: a{rack}=30 c{rack}=1")).collect();
+    let mut lab = Lab::new(&racks.join(";"));
+    lab.busy("a11", 30);
+    lab.busy("c11", 1);
+    gang(&mut lab, "g", 13, "", |shape| shape.spread.push(spread("a", "rack", 1, 1)));
+    lab.pass();
+    assert_eq!(lab.report("g").reasons[0].code, Code::PodRulesUnmet);
+    gang(&mut lab, "h", 11, "", |shape| shape.spread.push(spread("a", "rack", 1, 1)));
+    lab.pass();
+    assert_eq!(lab.report("h").state, GangState::Placed);
+}
+
+/// Soft costs of every shape on every node, from a copy of the ledger.
+fn soft_costs(lab: &Lab, afresh: bool) -> Vec<Vec<u32>> {
+    let mut rooms = lab.world.rooms.clone();
+    if afresh {
+        rooms.reset();
+    }
+    let mut solver = Solver::new(&lab.world, &mut rooms, &lab.policy);
+    let shapes = (0..lab.world.shapes.len()).map(|at| ShapeIdx(at as u32));
+    shapes
+        .map(|idx| {
+            solver.rooms.freeze(idx, &lab.world.shapes[idx.at()], false);
+            solver.ready(idx, TreeIdx(0));
+            (0..lab.world.nodes.len()).map(|at| solver.rooms.soft_cost(idx, NodeIdx(at as u32))).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn soft_costs_that_follow_changes_equal_those_made_afresh() {
+    let racks: Vec<String> = (0..6).map(|rack| format!("b/r{rack}: n{rack} m{rack}")).collect();
+    let mut lab = Lab::new(&racks.join(";"));
+    for n in 0..16 {
+        gang(&mut lab, &format!("g{n:02}"), 1 + n % 3, "", |shape| {
+            shape.spread.push(SpreadFacts { hard: false, ..spread("a", "rack", 1, 1) });
+            shape.preferred_pod_affinity.push((if n % 2 == 0 { 5 } else { -5 }, near("a", "rack")));
+        });
+        lab.pass();
+        assert_eq!(soft_costs(&lab, false), soft_costs(&lab, true), "after gang {n}");
+        if n % 4 == 3 {
+            lab.send(Event::PodDelete(format!("g{:02}-0", n - 2)));
+            assert_eq!(soft_costs(&lab, false), soft_costs(&lab, true), "after a pod of gang {} went", n - 2);
+        }
+    }
+    assert!(soft_costs(&lab, false).iter().flatten().any(|cost| *cost > 0));
+}
+
+#[test]
 fn preferred_affinity_and_soft_spread_decide_between_equals() {
     let mut lab = Lab::new("b/r1: a; b/r2: c; b/r3: e");
     let mut service = Lab::pod_facts("s", None, 0, 1);
@@ -292,18 +345,4 @@ fn preferred_affinity_and_soft_spread_decide_between_equals() {
     });
     lab.pass();
     assert_eq!(lab.places("even"), "e");
-}
-
-/// kube-scheduler counts nobody for `labelSelector: {}`, hence refuses no domain by it.
-#[test]
-fn a_spread_over_all_pods_counts_none() {
-    let mut lab = Lab::new("b/r1: a; b/r2: c");
-    lab.busy("a", 1);
-    lab.busy("a", 1);
-    lab.busy("c", 8);
-    gang(&mut lab, "g", 3, "", |shape| {
-        shape.spread.push(SpreadFacts { selector: Some(LabelSelector::default()), ..spread("a", "rack", 1, 1) });
-    });
-    lab.pass();
-    assert_eq!(lab.places("g"), "a a a");
 }

@@ -111,7 +111,5 @@ fn meant(term: &PodTerm, pod: &PodFacts) -> bool {
 fn counts_for(rule: &SpreadFacts, pod: &PodFacts, other: &PodFacts) -> bool {
     !other.terminating
         && other.namespace == pod.namespace
-        && rule.selector.as_ref().is_some_and(|selector| {
-            !selector.requirements.is_empty() && selects(selector, &other.labels)
-        })
+        && rule.selector.as_ref().is_some_and(|selector| selects(selector, &other.labels))
 }

@@ -3,6 +3,7 @@
 mod coupled;
 mod fixture;
 mod legal;
+mod rules;
 mod oracle;
 mod stories;
 mod volumes;

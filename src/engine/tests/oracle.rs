@@ -304,6 +304,80 @@ fn packs(bins: &mut [u32], sizes: &[u32]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
+    /// Where only some subgroups are needed, any choice of them counts, in whichever order they are declared.
+    #[test]
+    fn some_of_unlike_subgroups_fit_exactly_when_some_choice_does(
+        racks in prop::collection::vec((0..3u32, 0..3u32), 1..4),
+        groups in prop::collection::vec((1..4u32, 2..9i64, any::<bool>()), 2..5),
+        needed in 1..4u32,
+        outer in 0..3usize,
+    ) {
+        let needed = needed.min(groups.len() as u32);
+        // Whole nodes of eight and halves of four, by rack.
+        let cluster: Vec<String> = racks.iter().enumerate().map(|(rack, (whole, half))| {
+            let whole = (0..*whole).map(|n| format!("w{rack}-{n}"));
+            let nodes: Vec<String> = whole.chain((0..*half).map(|n| format!("h{rack}-{n}=4"))).collect();
+            format!("b/r{rack}: {}", nodes.join(" "))
+        }).collect();
+        let mut lab = super::fixture::Lab::new(&cluster.join(";"));
+        let names: Vec<String> = (0..groups.len()).map(|at| format!("s{at}")).collect();
+        let level = |inside: bool| if inside { "rack" } else { "" };
+        let declared: Vec<(&str, u32, i64, &str, &str)> = names.iter().zip(&groups)
+            .map(|(name, (pods, gpus, inside))| (name.as_str(), *pods, *gpus, level(*inside), "")).collect();
+        let outer = ["", "block", "rack"][outer];
+        lab.groups("g", (outer, ""), &declared);
+        let mut facts = super::fixture::Lab::gang_facts("g", 1, super::fixture::Lab::constraint(outer, ""));
+        let gang = lab.world.gang_by_key[&facts.key];
+        facts.subgroups = lab.world.gangs[gang.at()].as_ref().unwrap().facts.subgroups.clone();
+        (facts.min_member, facts.min_subgroup) = (None, Some(needed));
+        lab.send(crate::facts::Event::GangUpsert(facts));
+        lab.pass();
+
+        let rooms: Vec<Vec<i64>> = racks.iter()
+            .map(|(whole, half)| [vec![8; *whole as usize], vec![4; *half as usize]].concat()).collect();
+        let tops: Vec<Vec<Vec<i64>>> =
+            if outer == "rack" { rooms.iter().map(|rack| vec![rack.clone()]).collect() } else { vec![rooms] };
+        let fits = (0..1_u32 << groups.len()).filter(|set| set.count_ones() == needed).any(|set| {
+            let chosen: Vec<_> = groups.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).map(|(_, g)| *g).collect();
+            tops.iter().any(|top| fills(&mut top.clone(), &chosen))
+        });
+        let report = lab.report("g");
+        prop_assert_eq!(report.state != crate::outcome::GangState::Pending, fits, "{:?}", report.reasons);
+        if !fits && !racks.iter().all(|rack| *rack == (0, 0)) {
+            prop_assert!(report.reasons[0].code != crate::outcome::Code::NotFoundWithinBudget, "small enough to prove");
+        }
+    }
+}
+
+/// True when the groups (pods, GPUs each, inside one rack) fit on these nodes by rack, by trying everything.
+fn fills(racks: &mut Vec<Vec<i64>>, groups: &[(u32, i64, bool)]) -> bool {
+    let Some(((pods, gpus, inside), rest)) = groups.split_first() else { return true };
+    (0..racks.len()).any(|rack| {
+        let only = if *inside { Some(rack) } else { None };
+        fills_one(racks, *pods, *gpus, only, rest)
+    })
+}
+
+fn fills_one(racks: &mut Vec<Vec<i64>>, pods: u32, gpus: i64, only: Option<usize>, rest: &[(u32, i64, bool)]) -> bool {
+    if pods == 0 {
+        return fills(racks, rest);
+    }
+    (0..racks.len()).filter(|rack| only.is_none_or(|only| only == *rack)).collect::<Vec<_>>().into_iter().any(|rack| {
+        (0..racks[rack].len()).any(|node| {
+            if racks[rack][node] < gpus {
+                return false;
+            }
+            racks[rack][node] -= gpus;
+            let done = fills_one(racks, pods - 1, gpus, only, rest);
+            racks[rack][node] += gpus;
+            done
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
     /// The general search misses no feasible gang, and never reports one that is not.
     #[test]
     fn unlike_subgroups_fit_exactly_when_brute_force_says_so(

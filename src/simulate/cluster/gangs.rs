@@ -43,6 +43,12 @@ impl Cluster {
         }
     }
 
+    /// Pods besides `batch` that name a PodGroup of `scheduling.k8s.io`: they may have waited for it.
+    pub(super) fn naming_core_groups(&self, batch: &[ObjectId]) -> Vec<ObjectId> {
+        let named = self.pods().filter(|(id, pod)| core_group::named(&pod.value).is_some() && !batch.contains(id));
+        named.map(|(id, _)| id.clone()).collect()
+    }
+
     fn feed_gang(&mut self, facts: GangFacts, place: &Place) {
         if self.gangs.get(&facts.key) == Some(&facts) {
             return;
