@@ -305,6 +305,29 @@ impl ConstraintFacts {
     }
 }
 
+/// What the parts of a gang's own constraint are called where a person wrote them, so that a message names those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConstraintKeys {
+    /// Of the topology's name.
+    pub topology: &'static str,
+    /// Of the hard level.
+    pub required: &'static str,
+    /// Of the soft level.
+    pub preferred: &'static str,
+}
+
+impl ConstraintKeys {
+    /// The fields of a PodGroup.
+    pub const FIELDS: Self =
+        Self { topology: "topology", required: "requiredTopologyLevel", preferred: "preferredTopologyLevel" };
+}
+
+impl Default for ConstraintKeys {
+    fn default() -> Self {
+        Self::FIELDS
+    }
+}
+
 /// A subgroup of a gang: a node of its tree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SubgroupFacts {
@@ -346,6 +369,8 @@ pub struct GangFacts {
     pub min_subgroup: Option<u32>,
     /// Constraint of the whole gang.
     pub constraint: ConstraintFacts,
+    /// How its parts are called.
+    pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.
     pub subgroups: Vec<SubgroupFacts>,
     /// Mistakes that keep it pending.
