@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use berth_engine::check;
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangReport, GangState, Outcome, PodState};
+use berth_engine::outcome::{Code, Decision, GangReport, GangState, Outcome, PodState, Reason};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -409,7 +409,7 @@ impl Scheduler {
 
     fn report(&mut self, gang: &str) {
         let Some(report) = self.world.gang_report(gang) else { return };
-        if report.state == GangState::Placed && report.reasons.first().is_none_or(|reason| reason.code != Code::BindRefused) {
+        if report.state == GangState::Placed && !report.reasons.first().is_some_and(waits_after_refusal) {
             self.flights.whole(gang);
         }
         let waiting = |uid: &String| matches!(self.world.pod_state(uid), Some((PodState::Pending, _)));
@@ -422,6 +422,11 @@ impl Scheduler {
         };
         self.writer.report(report, &pending);
     }
+}
+
+/// True when the gang's latest decision came to nothing.
+fn waits_after_refusal(reason: &Reason) -> bool {
+    matches!(reason.code, Code::BindRefused | Code::VolumesNotReady)
 }
 
 #[cfg(test)]

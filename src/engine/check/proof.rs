@@ -65,7 +65,7 @@ impl Likeness<'_> {
 pub(super) fn reasons<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a GangFacts, told: &[Reason], findings: &mut Findings) {
     for reason in told {
         let kind = match &reason.proof {
-            None if matches!(reason.code, Code::NotFoundWithinBudget | Code::BindRefused) => None,
+            None if matches!(reason.code, Code::NotFoundWithinBudget | Code::BindRefused | Code::VolumesNotReady) => None,
             // A limit passed by the subgroups chosen, where others might have been.
             None if reason.code == Code::QueueOverLimit && has_choice(gang) => None,
             None => Some(FaultKind::Unproven(reason.code)),

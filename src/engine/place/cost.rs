@@ -94,7 +94,7 @@ impl Layout {
     }
 
     /// The components of a cost, most significant first: costs of different layouts compare by them.
-    pub(crate) fn unpack<C: Cost>(&self, cost: C) -> Vec<u64> {
-        self.offsets.iter().zip(&self.widths).map(|(offset, width)| cost.read(*offset, *width)).collect()
+    pub(crate) fn unpack<C: Cost>(&self, cost: C) -> Vec<i64> {
+        self.offsets.iter().zip(&self.widths).map(|(offset, width)| cost.read(*offset, *width) as i64).collect()
     }
 }

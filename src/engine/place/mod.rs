@@ -21,6 +21,7 @@ mod fill;
 pub(crate) mod quality;
 mod refine;
 pub(crate) mod search;
+mod single;
 mod state;
 pub(crate) mod task;
 

@@ -41,7 +41,7 @@ impl Solver<'_> {
             None => vec![(None, Tree::ROOT)],
         };
         let counted = self.counted_levels(tree, root.bound);
-        let mut best: Option<(Option<Rank>, Vec<u64>, DomainIdx, Chosen)> = None;
+        let mut best: Option<(Option<Rank>, Vec<i64>, DomainIdx, Chosen)> = None;
         // Of domains of one rank the best inside counts; equals of one that was solved are no better.
         let mut solved: Vec<(DomainIdx, Vec<Spot>)> = Vec::new();
         for (rank, domain) in domains {

@@ -55,6 +55,7 @@ impl World {
             | Event::EvictRefused(..) => {}
             Event::PreparationFailed(uid, _) => {
                 self.avoid_node(&uid);
+                self.note_unprepared(&uid);
                 self.unassume(&uid);
             }
             Event::BindEnded(uid, result) => self.bind_ended(&uid, &result, now),
@@ -211,6 +212,8 @@ impl World {
             (None, Some((Some(ours), place @ (PlaceState::Assumed | PlaceState::Bound)))) => {
                 (Some(ours), place)
             }
+            // Another scheduler has made room there, or is about to: kube-scheduler and cluster autoscalers nominate.
+            (None, _) if !facts.ours && facts.nominated.is_some() => (facts.nominated.clone(), PlaceState::Running),
             (None, _) => (None, PlaceState::None),
         };
         let requests = self.shapes[shape.at()].requests.clone();
@@ -290,6 +293,15 @@ impl World {
         if let Some(facts) = facts.cloned() {
             self.review_pod(idx);
             self.review_users(&facts, idx);
+        }
+    }
+
+    /// The gang of a pod is given up for now because of a claim, not of a Binding.
+    fn note_unprepared(&mut self, uid: &str) {
+        let pod = self.pod_by_uid.get(uid).and_then(|idx| self.pods[idx.at()].as_ref());
+        let gang = pod.and_then(|pod| gang_key(&pod.facts)).and_then(|key| self.gang_by_key.get(&key).copied());
+        if let Some(gang) = gang.and_then(|idx| self.gangs[idx.at()].as_mut()) {
+            gang.unprepared = true;
         }
     }
 
@@ -400,7 +412,7 @@ impl World {
             }
         let (subs, problems) = gang::build_tree(&facts);
         let mut gang =
-            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, parked: None };
+            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, unprepared: false, parked: None };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -411,6 +423,7 @@ impl World {
                         gang.reasons = old.reasons;
                     }
                     gang.backoff = old.backoff;
+                    gang.unprepared = old.unprepared;
                 }
                 idx
             }
