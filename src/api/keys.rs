@@ -14,6 +14,10 @@ pub const AUTOMATIC_PREFERRED: &str = "berth.scheduler/automatic-preferred";
 /// Annotation on a bound pod, `<id>/<n>`: the decision that bound it and its place there.
 pub const DECISION: &str = "berth.scheduler/decision";
 
+/// Annotation on a bound pod, written with its Binding: the node's domain at each level of the topology that the gang was
+/// placed on, the widest first, as `<level>=<value>` with commas between.
+pub const DOMAIN: &str = "berth.scheduler/domain";
+
 /// Annotation on a derived PodGroup, `"true"`: its constraint came from the workload, and goes when that no longer names one.
 pub const DERIVED_CONSTRAINT: &str = "berth.scheduler/derived-constraint";
 

@@ -194,6 +194,11 @@ fn body(placement: &Placement, gang: &str, mark: &str, handwritten: bool) -> Val
         "uid": placement.pod_uid,
         "annotations": {keys::POD_GROUP: gang, keys::DECISION: mark},
     });
+    if !placement.domain.is_empty() {
+        // Neither a label nor its value has a comma or an equals sign in it.
+        let levels: Vec<String> = placement.domain.iter().map(|(level, value)| format!("{level}={value}")).collect();
+        metadata["annotations"][keys::DOMAIN] = json!(levels.join(","));
+    }
     if !handwritten && !placement.subgroup.is_empty() {
         metadata["labels"] = json!({keys::SUB_GROUP: placement.subgroup});
     }
@@ -238,6 +243,7 @@ mod tests {
             node: "n1".to_owned(),
             node_uid: String::new(),
             volumes: Vec::new(),
+            domain: Vec::new(),
         }
     }
 
@@ -259,6 +265,16 @@ mod tests {
     fn labels_are_copied_from_1_35_on() {
         assert!(copies_labels("1", "35") && copies_labels("1", "36+") && copies_labels("2", "0"));
         assert!(!copies_labels("1", "34") && !copies_labels("1", "34+") && !copies_labels("", "new"));
+    }
+
+    #[test]
+    fn a_pod_learns_its_domain_with_the_binding() {
+        let none = body(&placement(), "g", "1-1/2", false);
+        assert!(none["metadata"]["annotations"].get(keys::DOMAIN).is_none());
+        let path = [("topology.kubernetes.io/zone", "z1"), ("rack", "r2")];
+        let domain = path.map(|(level, value)| (level.to_owned(), value.to_owned())).to_vec();
+        let told = body(&Placement { domain, ..placement() }, "g", "1-1/2", false);
+        assert_eq!(told["metadata"]["annotations"][keys::DOMAIN], "topology.kubernetes.io/zone=z1,rack=r2");
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn decided() -> (Decision, SharedDirectory) {
             subgroup: "worker-0".to_owned(),
             node_uid: facts.uid.clone(),
             volumes: Vec::new(),
+            domain: Vec::new(),
             node,
         });
         locked.put_node(facts);

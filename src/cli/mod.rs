@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub mod generate;
+pub mod locate;
 mod progress;
 pub mod render;
 pub mod run;
@@ -30,6 +31,8 @@ struct Arguments {
 enum Command {
     /// Decide for manifests and dumps, without a cluster.
     Simulate(simulate::Arguments),
+    /// Say which rank is on which node, and in which domains.
+    Where(locate::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
+        Command::Where(arguments) => locate::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

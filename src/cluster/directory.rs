@@ -151,6 +151,7 @@ mod tests {
             node: node.to_owned(),
             node_uid: format!("uid-{node}"),
             volumes: Vec::new(),
+            domain: Vec::new(),
         };
         Decision {
             id: 1,

@@ -44,6 +44,8 @@ pub struct Placement {
     pub node: String,
     /// The node's UID.
     pub node_uid: String,
+    /// The node's domains in the topology that the gang was placed on.
+    pub domain: DomainPath,
     /// Claims that wait for this pod's node, with what was chosen for them.
     pub volumes: Vec<VolumeChoice>,
 }

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Millis, ObjectKey, Problem};
-use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
@@ -393,8 +393,10 @@ impl Pass<'_> {
     fn commit(&mut self, idx: GangIdx, plan: &Plan, quality: Option<crate::outcome::Quality>) {
         let mut placements = Vec::with_capacity(plan.places.len());
         let volumes = self.world.match_volumes(&plan.places);
+        let tree = self.tree_of(idx, quality.as_ref());
         for (pod, node) in &plan.places {
             let Some(mut placement) = self.placement(idx, *pod, *node) else { continue };
+            placement.domain = self.world.trees[tree.at()].path_of(*node);
             placement.volumes = self.world.decide_volumes(*pod, *node, &volumes);
             self.world.assume(*pod, &placement.node);
             placements.push(placement);
@@ -417,6 +419,14 @@ impl Pass<'_> {
         });
     }
 
+    /// The topology that the gang's places are told in.
+    fn tree_of(&self, idx: GangIdx, quality: Option<&crate::outcome::Quality>) -> TreeIdx {
+        let placed_on = quality.and_then(|quality| self.world.tree_by_topology.get(&quality.topology));
+        let uid = || self.world.gangs[idx.at()].as_ref().map(|gang| gang.facts.uid.as_str());
+        let named = || self.world.topology_of_gang(uid()?, self.policy.default_topology.as_deref());
+        placed_on.or_else(|| self.world.tree_by_topology.get(&named()?)).copied().unwrap_or(TreeIdx(0))
+    }
+
     fn placement(&self, idx: GangIdx, pod: PodIdx, node: NodeIdx) -> Option<Placement> {
         let gang = self.world.gangs[idx.at()].as_ref()?;
         let pod = &self.world.pods[pod.at()].as_ref()?.facts;
@@ -428,6 +438,7 @@ impl Pass<'_> {
             subgroup: subgroup.unwrap_or_default(),
             node: node.name.clone(),
             node_uid: node.uid.clone(),
+            domain: Vec::new(),
             volumes: Vec::new(),
         })
     }

@@ -197,6 +197,12 @@ impl Tree {
         path
     }
 
+    /// Path of a node's deepest domain; empty when the node is not in the tree.
+    #[must_use]
+    pub fn path_of(&self, node: NodeIdx) -> DomainPath {
+        self.position(node).map(|position| self.path(self.leaf_at(position))).unwrap_or_default()
+    }
+
     /// True when two domains have the same shape: as many domains of as many nodes, level by level.
     #[must_use]
     pub fn alike(&self, a: DomainIdx, b: DomainIdx) -> bool {

@@ -4,6 +4,7 @@
 
 mod examples;
 mod garbage;
+mod ranks;
 mod scenarios;
 
 use std::path::{Path, PathBuf};

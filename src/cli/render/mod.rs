@@ -2,5 +2,6 @@
 
 pub mod html;
 pub mod json;
+pub mod ranks;
 pub mod table;
 mod words;

@@ -5,13 +5,10 @@ use std::fmt::Write;
 use berth_engine::outcome::{GangReport, GangState};
 
 use super::words::{
-    Domain, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
+    Domain, hanging, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
 };
 use crate::explain;
 use crate::simulate::result::{PodResult, SimulationResult};
-
-/// Widest line.
-const WIDTH: usize = 80;
 
 /// The whole page.
 #[must_use]
@@ -145,29 +142,9 @@ fn wrapped(text: &str, indent: &str) -> String {
     hanging(text, indent, &format!("{indent}  "))
 }
 
-/// Breaks text at spaces; a word longer than a line keeps its length.
-fn hanging(text: &str, first: &str, rest: &str) -> String {
-    let mut page = String::new();
-    let mut line = first.to_owned();
-    let mut empty = true;
-    for word in text.split(' ') {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(page, "{}", line.trim_end());
-            line = rest.to_owned();
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    let _ = writeln!(page, "{}", line.trim_end());
-    page
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::words::WIDTH;
     use super::*;
 
     #[test]

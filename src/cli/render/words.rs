@@ -9,6 +9,9 @@ use crate::explain;
 use crate::simulate::objects::Skipped;
 use crate::simulate::result::{PodResult, SimulationResult};
 
+/// Widest line.
+pub(super) const WIDTH: usize = 80;
+
 /// Said when there is nothing to decide.
 pub(super) fn nothing_to_place(result: &SimulationResult) -> Option<String> {
     if !result.pods.is_empty() || !result.gangs.is_empty() {
@@ -87,7 +90,7 @@ pub(super) fn levels<'a>(
 }
 
 /// How people call a gang: the workload that they wrote.
-pub(super) fn title(gang: &GangReport) -> String {
+pub fn title(gang: &GangReport) -> String {
     let name = if gang.owner.is_empty() {
         format!("PodGroup/{}", gang.key.name)
     } else {
@@ -217,6 +220,27 @@ fn runs(numbers: &[u64]) -> String {
         }
     };
     parts.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+/// Breaks text at spaces; a word longer than a line keeps its length.
+pub(super) fn hanging(text: &str, first: &str, rest: &str) -> String {
+    let mut page = String::new();
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(page, "{}", line.trim_end());
+            line = rest.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(page, "{}", line.trim_end());
+    page
 }
 
 #[cfg(test)]

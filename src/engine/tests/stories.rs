@@ -365,3 +365,50 @@ fn a_small_leader_leaves_room_for_whole_segments_and_that_is_proven() {
     assert_eq!(lab.places("g"), "e a b c d");
     assert_eq!(lab.report("g").quality.unwrap().status, QualityStatus::Optimal);
 }
+
+/// Nodes by rank, with the pods' indices.
+fn ranks(lab: &Lab, gang: &str) -> String {
+    let ranks = lab.world.ranks(&format!("gang-{gang}"));
+    let word = |rank: &crate::world::Rank| format!("{}:{}", rank.pod.name, rank.node.as_deref().unwrap_or("-"));
+    ranks.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn neighbours_in_rank_are_neighbours_in_the_network_and_a_restart_keeps_the_map() {
+    let mut lab = Lab::new("b1/r1: a=2 b=2; b1/r2: c=2; b2/r3: d=2");
+    lab.gang("g", 6, 1, "block", "");
+    let outcome = lab.pass();
+    let map = "g-0:a g-1:a g-2:b g-3:b g-4:c g-5:c";
+    assert_eq!(ranks(&lab, "g"), map);
+    let domain = |pod: usize| outcome.decisions[0].placements[pod].domain.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    assert_eq!((domain(0), domain(5)), (vec!["b1", "r1"], vec!["b1", "r2"]));
+    // Two members come again, the later one first.
+    for index in [4, 1] {
+        lab.send(Event::PodDelete(format!("g-{index}")));
+        lab.send(Event::PodUpsert(PodFacts { uid: format!("again-{index}"), ..Lab::pod_facts("g", None, index, 1) }));
+    }
+    lab.pass();
+    assert_eq!(ranks(&lab, "g"), map);
+    // All of them, in any order.
+    for index in [3, 0, 5, 1, 4, 2] {
+        let uid = if [1, 4].contains(&index) { format!("again-{index}") } else { format!("g-{index}") };
+        lab.send(Event::PodDelete(uid));
+    }
+    for index in [2, 5, 0, 3, 1, 4] {
+        lab.send(Event::PodUpsert(PodFacts { uid: format!("third-{index}"), ..Lab::pod_facts("g", None, index, 1) }));
+    }
+    lab.pass();
+    assert_eq!(ranks(&lab, "g"), map);
+}
+
+#[test]
+fn leaders_are_first_and_roles_that_count_on_their_own_follow_each_other() {
+    let mut lab = Lab::new("b1/r1: a b c");
+    lab.groups("g", ("", ""), &[("z", 2, 1, "", ""), ("a", 2, 1, "", "")]);
+    assert_eq!(ranks(&lab, "g"), "g-z-0:- g-z-1:- g-a-0:- g-a-1:-");
+    let second = PodFacts { index: Some(7), ..Lab::pod_facts("g", Some("a"), 0, 1) };
+    let third = PodFacts { index: Some(8), leader: true, ..Lab::pod_facts("g", Some("a"), 1, 1) };
+    lab.send(Event::PodUpsert(second));
+    lab.send(Event::PodUpsert(third));
+    assert_eq!(ranks(&lab, "g"), "g-a-1:- g-z-0:- g-z-1:- g-a-0:-");
+}

@@ -104,6 +104,19 @@ pub struct NodeRoom {
     pub cpu_millis_used: i64,
 }
 
+/// A live member of a gang; its place in the list is its rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Namespace and name.
+    pub pod: ObjectKey,
+    /// Leaf subgroup; empty for the implicit one.
+    pub subgroup: String,
+    /// Index that the workload gave it.
+    pub index: Option<u32>,
+    /// The node, once it has one.
+    pub node: Option<String>,
+}
+
 /// Capacity of one domain, for `tree` and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainCapacity {

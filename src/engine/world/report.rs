@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::facts::ObjectKey;
 use crate::ids::{GangIdx, NodeIdx, TreeIdx};
 use crate::outcome::{DomainPath, GangReport, GangState, PodState};
 use crate::place::Solver;
 use crate::policy::Policy;
 use crate::world::model::{Gang, PlaceState, Pod};
-use crate::world::{DomainCapacity, NodeRoom, World};
+use crate::world::{DomainCapacity, NodeRoom, Rank, World};
 
 impl World {
     /// Reports of every gang, by namespace and name.
@@ -115,6 +116,40 @@ impl World {
         let gang = self.gang_by_key.get(&crate::world::apply::gang_key(&pod.facts)?)?;
         let gang = self.gangs[gang.at()].as_ref()?;
         Some((gang.facts.uid.clone(), pod.node.clone()?))
+    }
+
+    /// Live members of a gang in rank order: leaders first, then by index; where roles count on their own, role by role
+    /// in declared order.
+    #[must_use]
+    pub fn ranks(&self, uid: &str) -> Vec<Rank> {
+        let Some(gang) = self.gang_by_uid(uid) else { return Vec::new() };
+        let mut members: Vec<&Pod> =
+            self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).filter(|pod| pod.live()).collect();
+        let mut seen = BTreeSet::new();
+        let indexed = members.iter().filter(|pod| !pod.facts.leader);
+        let one_count = indexed.into_iter().all(|pod| pod.facts.index.is_some_and(|index| seen.insert(index)));
+        let role = |pod: &Pod| if one_count { None } else { gang.leaf(pod.facts.subgroup.as_deref()) };
+        members.sort_by_cached_key(|pod| {
+            let facts = &pod.facts;
+            (role(pod), !facts.leader, facts.index.unwrap_or(u32::MAX), facts.created, facts.name.clone())
+        });
+        let rank = |pod: &Pod| Rank {
+            pod: ObjectKey::new(pod.facts.namespace.clone(), pod.facts.name.clone()),
+            subgroup: pod.facts.subgroup.clone().unwrap_or_default(),
+            index: pod.facts.index,
+            node: pod.node.clone(),
+        };
+        members.into_iter().map(rank).collect()
+    }
+
+    /// The topology that a gang's places are told in: the one it was placed on, else its own, else the default one.
+    #[must_use]
+    pub fn topology_of_gang(&self, uid: &str, default: Option<&str>) -> Option<String> {
+        let gang = self.gang_by_uid(uid)?;
+        let placed_on = gang.quality.as_ref().map(|quality| &quality.topology);
+        let written = gang.subs.iter().filter_map(|sub| sub.constraint.topology.as_ref());
+        let named = placed_on.into_iter().chain(written).find(|name| self.tree_by_topology.contains_key(*name));
+        named.cloned().or_else(|| self.default_topology(default).map(str::to_owned))
     }
 
     /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
