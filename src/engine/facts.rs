@@ -346,6 +346,8 @@ pub struct GangFacts {
     pub min_subgroup: Option<u32>,
     /// Constraint of the whole gang.
     pub constraint: ConstraintFacts,
+    /// How long it may run below its minimum before it is evicted; negative is for ever, `None` the operator's choice.
+    pub staleness_grace_millis: Option<Millis>,
     /// The flat list that encodes the tree.
     pub subgroups: Vec<SubgroupFacts>,
     /// Mistakes that keep it pending.

@@ -8,6 +8,8 @@ use crate::facts::{Millis, ObjectKey};
 pub struct Outcome {
     /// Decisions in the order they were taken; each is one gang, whole.
     pub decisions: Vec<Decision>,
+    /// Gangs to be evicted as a whole.
+    pub evictions: Vec<Eviction>,
     /// Gangs (by UID) whose report changed in this pass: re-read with `World::gang_report`.
     pub changed: Vec<String>,
     /// Ask again no later than this moment, even without an event.
@@ -29,6 +31,43 @@ pub struct Decision {
     pub placements: Vec<Placement>,
     /// How good it is.
     pub quality: Quality,
+}
+
+/// A gang that is given up: every pod of it that is on a node is to be evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// UID of the gang.
+    pub gang_uid: String,
+    /// Namespace and name of the gang.
+    pub gang: ObjectKey,
+    /// Why.
+    pub stale: Stale,
+    /// The pods, by namespace and name.
+    pub pods: Vec<Victim>,
+}
+
+/// A pod to be evicted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Victim {
+    /// Namespace and name of the pod.
+    pub pod: ObjectKey,
+    /// UID of the pod.
+    pub pod_uid: String,
+}
+
+/// A gang that ran whole and has too few pods left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// Since when.
+    pub since: Millis,
+    /// It had its grace period: its pods are being evicted.
+    pub evicting: bool,
+    /// The first leaf below its minimum; empty is the implicit one.
+    pub subgroup: String,
+    /// Pods of that leaf on nodes.
+    pub has: u32,
+    /// Its minimum.
+    pub needs: u32,
 }
 
 /// One pod and its node.
@@ -151,6 +190,8 @@ pub struct GangReport {
     pub quality: Option<Quality>,
     /// Why pods wait; the blocking reason first. Empty when nothing waits.
     pub reasons: Vec<Reason>,
+    /// It ran whole and has too few pods left.
+    pub stale: Option<Stale>,
     /// Mistakes without which it runs all the same.
     pub warnings: Vec<crate::facts::Problem>,
 }
@@ -190,11 +231,13 @@ pub enum Code {
     NotFoundWithinBudget,
     /// A Binding was refused; waiting before the next try.
     BindRefused,
+    /// The gang ran below its minimum for too long: its other pods are being evicted.
+    StaleGang,
 }
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 16] = [
+    pub const ALL: [Code; 17] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -211,6 +254,7 @@ impl Code {
         Code::PodRulesUnmet,
         Code::NotFoundWithinBudget,
         Code::BindRefused,
+        Code::StaleGang,
     ];
 
     /// The stable CamelCase name (that of the problem itself for `Problem`).
@@ -233,6 +277,7 @@ impl Code {
             Code::PodRulesUnmet => "PodRulesUnmet",
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
+            Code::StaleGang => "StaleGang",
         }
     }
 
@@ -292,7 +337,7 @@ pub struct Reason {
     pub problem: Option<crate::facts::Problem>,
     /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text of the API server, for `Code::BindRefused`; the key, for `Code::UnsupportedFeature`.
+    /// Free text of the API server, for `Code::BindRefused` and `Code::StaleGang`; the key, for `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState};
+use berth_engine::outcome::{Code, Decision, Eviction, GangReport, GangState, PodState, Victim};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::bind::{Command, Ended, Victim};
+use crate::bind::{Command, Ended, Told};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::http::Health;
@@ -50,7 +50,7 @@ const TURNS_PER_COUNT: u64 = 10;
 /// What wakes the loop.
 enum Input {
     Event(Event),
-    Ended(Ended),
+    Told(Told),
 }
 
 /// The engine thread.
@@ -58,7 +58,7 @@ pub struct Scheduler {
     world: World,
     policy: Policy,
     events: mpsc::Receiver<Event>,
-    results: mpsc::UnboundedReceiver<Ended>,
+    results: mpsc::UnboundedReceiver<Told>,
     binder: Option<mpsc::UnboundedSender<Command>>,
     writer: Writer,
     directory: SharedDirectory,
@@ -82,7 +82,7 @@ pub struct Wiring {
     /// From the store.
     pub events: mpsc::Receiver<Event>,
     /// From the binder.
-    pub results: mpsc::UnboundedReceiver<Ended>,
+    pub results: mpsc::UnboundedReceiver<Told>,
     /// To the binder.
     pub binder: mpsc::UnboundedSender<Command>,
     /// To the API.
@@ -129,7 +129,11 @@ impl Scheduler {
             for input in batch {
                 match input {
                     Input::Event(event) => self.take(event, now),
-                    Input::Ended(ended) => self.binding_ended(ended, now),
+                    Input::Told(Told::Binding(ended)) => self.binding_ended(ended, now),
+                    Input::Told(Told::Eviction { pod, refused: None }) => self.apply(Event::EvictAccepted(pod), now),
+                    Input::Told(Told::Eviction { pod, refused: Some(text) }) => {
+                        self.apply(Event::EvictRefused(pod, text), now);
+                    }
                 }
             }
             if *stop.borrow() {
@@ -149,13 +153,13 @@ impl Scheduler {
         let first = tokio::select! {
             biased;
             _ = stop.changed() => return None,
-            result = self.results.recv() => Some(Input::Ended(result?)),
+            result = self.results.recv() => Some(Input::Told(result?)),
             event = self.events.recv() => Some(Input::Event(event?)),
             () = tokio::time::sleep(wait) => None,
         };
         let mut batch: Vec<Input> = first.into_iter().collect();
         while batch.len() < MAX_BATCH {
-            let ended = self.results.try_recv().map(Input::Ended);
+            let ended = self.results.try_recv().map(Input::Told);
             let Ok(input) = ended.or_else(|_| self.events.try_recv().map(Input::Event)) else { break };
             batch.push(input);
         }
@@ -263,8 +267,29 @@ impl Scheduler {
         for decision in outcome.decisions {
             self.hand_over(decision, now);
         }
+        for eviction in outcome.evictions {
+            self.give_up(eviction, now);
+        }
         for gang in outcome.changed {
             self.flights.touch(gang);
+        }
+    }
+
+    /// A gang that ran below its minimum for too long: all that is left of it goes.
+    fn give_up(&mut self, eviction: Eviction, now: Millis) {
+        self.metrics.gangs_evicted.inc();
+        let gang = &eviction.gang;
+        warn!(gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), "gang below its minimum for too long; evicted");
+        self.evict(eviction.pods, now);
+    }
+
+    fn evict(&mut self, victims: Vec<Victim>, now: Millis) {
+        for victim in &victims {
+            self.apply(Event::EvictSent(victim.pod_uid.clone()), now);
+        }
+        if let Some(binder) = &self.binder {
+            // A closed channel means that the process ends.
+            let _closed = binder.send(Command::Evict(victims)).is_err();
         }
     }
 
@@ -314,7 +339,7 @@ impl Scheduler {
         if let Some(entry) = self.directory.lock().gang(gang) {
             for (uid, member) in entry.members.iter().filter(|(_, member)| member.node.is_some() && !member.leaving) {
                 if member.has_controller {
-                    victims.push(Victim { uid: uid.clone(), key: member.key.clone() });
+                    victims.push(Victim { pod: member.key.clone(), pod_uid: uid.clone() });
                 } else {
                     kept += 1;
                 }
@@ -325,9 +350,7 @@ impl Scheduler {
         warn!(gang, evicted = victims.len(), without_controller = kept, "half-bound gang released");
         let text = format!("released: only a part of it could be bound ({kept} pods without a controller stay)");
         self.apply(Event::Backoff(gang.to_owned(), until, text), now);
-        if let Some(binder) = &self.binder {
-            let _closed = binder.send(Command::Release(victims)).is_err();
-        }
+        self.evict(victims, now);
     }
 
     /// After a start: gangs that an earlier process left half bound come before all others, because their domain is decided

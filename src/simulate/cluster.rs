@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use berth_api::{Queue, Topology};
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
-use berth_engine::outcome::Decision;
+use berth_engine::outcome::{Decision, Victim};
 use berth_engine::schedule::schedule;
 use berth_engine::world::{Rejected, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -17,7 +17,7 @@ mod gangs;
 
 use super::Options;
 use super::input::{Item, Place};
-use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
+use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, fresh_copy, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::grouping::expand::{expand, is_template, is_workload};
@@ -74,6 +74,8 @@ pub struct Cluster {
     pub(super) rejections: BTreeMap<String, Rejection>,
     /// Decisions in the order they were taken.
     pub decisions: Vec<Decision>,
+    /// Names of the pods that were evicted, in that order.
+    pub evicted: Vec<String>,
     /// Next moment that the engine asked for.
     pub next_wakeup: Option<Millis>,
     /// Objects of kinds that play no part.
@@ -112,6 +114,7 @@ impl Cluster {
             has_queue: false,
             rejections: BTreeMap::new(),
             decisions: Vec::new(),
+            evicted: Vec::new(),
             next_wakeup: None,
             ignored: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -170,11 +173,15 @@ impl Cluster {
         // Without a timestamp an object is new: younger than everything that has one.
         ordered.sort_by_key(|(created, _)| created.unwrap_or(Millis::MAX));
         let mut batch = Vec::new();
+        let mut edited = BTreeSet::new();
         for (created, item) in ordered {
             self.now = created.unwrap_or(self.now).max(self.now.saturating_add(1));
             let id = id_of(&item.value);
             let created = self.objects.get(&id).map_or(self.now, |old| old.created);
             let uid = text(&item.value, "/metadata/uid").to_owned();
+            if self.objects.contains_key(&id) && is_workload(&item.value) {
+                edited.insert(uid.clone());
+            }
             batch.push(id.clone());
             self.created_by_uid.insert(uid.clone(), created);
             self.objects.insert(
@@ -188,6 +195,7 @@ impl Cluster {
             );
         }
         self.feed(&batch);
+        self.regroup(&edited);
     }
 
     /// Completes an object; `None` when it plays no part or can't be used.
@@ -415,7 +423,7 @@ impl Cluster {
         }
     }
 
-    fn feed_pod(&mut self, id: &ObjectId) {
+    pub(super) fn feed_pod(&mut self, id: &ObjectId) {
         if let Some(stored) = self.objects.get_mut(id) {
             let class = self.runtime_classes.get(text(&stored.value, "/spec/runtimeClassName"));
             class.into_iter().for_each(|class| admit_runtime_class(&mut stored.value, class));
@@ -522,13 +530,29 @@ impl Cluster {
             self.solve_micros += started.elapsed().as_micros();
             self.steps += outcome.steps;
             self.next_wakeup = outcome.next_wakeup;
-            if outcome.decisions.is_empty() {
+            if outcome.decisions.is_empty() && outcome.evictions.is_empty() {
                 return;
+            }
+            for victim in outcome.evictions.into_iter().flat_map(|eviction| eviction.pods) {
+                self.evict(&victim);
             }
             for decision in outcome.decisions {
                 self.carry_out(&decision);
                 self.decisions.push(decision);
             }
+        }
+    }
+
+    /// The pod is gone at once; who made it makes another.
+    fn evict(&mut self, victim: &Victim) {
+        let Victim { pod, pod_uid } = victim;
+        let id = ObjectId { kind: "Pod".to_owned(), namespace: pod.namespace.clone(), name: pod.name.clone() };
+        let Some(stored) = self.objects.get(&id).filter(|stored| stored.uid == *pod_uid).cloned() else { return };
+        self.evicted.push(pod.name.clone());
+        self.delete(&id);
+        let owners = stored.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        if owners.into_iter().flatten().any(|owner| owner["controller"] == Value::Bool(true)) {
+            self.apply(vec![Item { place: stored.place, value: fresh_copy(stored.value) }]);
         }
     }
 

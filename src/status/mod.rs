@@ -57,6 +57,8 @@ enum Target {
     PodGroup(ObjectKey),
     /// The status of a gang (engine UID).
     Gang(String),
+    /// An event about a gang (engine UID, code).
+    Notice(String, &'static str),
     /// The condition of a pod (UID).
     Pod(String),
 }
@@ -67,6 +69,16 @@ enum Write {
     Patch(Value),
     Status(Box<GangReport>),
     Condition(Box<PodReport>),
+    Notice(Box<Notice>),
+}
+
+/// Something that happened to a gang, told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Notice {
+    gang: String,
+    condition: Condition,
+    /// What makes it another one: it began at another moment.
+    since: i64,
 }
 
 /// A pending pod and why it waits.
@@ -209,8 +221,25 @@ impl Writer {
                 _ => self.queue().cancel(&target),
             }
         }
+        self.notice_stale(&report);
         let settle = if waits.is_some() { SETTLE } else { PLACED_SETTLE };
         self.keep_due(Target::Gang(report.uid.clone()), Write::Status(Box::new(report)), settle);
+    }
+
+    /// Tells of a gang below its minimum, when that lasts a moment, and of its end.
+    fn notice_stale(&self, report: &GangReport) {
+        let early = Target::Notice(report.uid.clone(), render::STALE);
+        let Some(stale) = &report.stale else {
+            self.queue().cancel(&early);
+            return;
+        };
+        let condition = render::stale(stale);
+        let notice = Notice { gang: report.uid.clone(), condition, since: stale.since };
+        let (target, after) = match stale.evicting {
+            true => (Target::Notice(report.uid.clone(), render::EVICTED), Duration::ZERO),
+            false => (early, SETTLE),
+        };
+        self.keep_due(target, Write::Notice(Box::new(notice)), after);
     }
 
     /// Like `put`, but a write that already waits keeps its turn: changes that never stop are told all the same.

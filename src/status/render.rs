@@ -1,7 +1,7 @@
 //! From reports to what is written: conditions and PodGroup statuses, as JSON.
 
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{GangReport, GangState, QualityStatus, Reason};
+use berth_engine::outcome::{Code, GangReport, GangState, QualityStatus, Reason, Stale};
 use serde_json::{Value, json};
 
 use crate::explain;
@@ -29,6 +29,18 @@ pub(super) fn condition(reason: &Reason) -> Condition {
     Condition { code, reason: shown, message }
 }
 
+/// KAI Scheduler's word for a gang that is below its minimum.
+pub(super) const STALE: &str = "StaleJob";
+
+/// KAI Scheduler's word for a gang whose pods are evicted.
+pub(super) const EVICTED: &str = "Evict";
+
+/// What an event says of a gang that has too few pods left.
+pub(super) fn stale(stale: &Stale) -> Condition {
+    let code = if stale.evicting { EVICTED } else { STALE };
+    Condition { code: code.to_owned(), reason: code.to_owned(), message: explain::stale(stale) }
+}
+
 /// What an event says of a mistake that does not keep a gang from running.
 pub(super) fn warning(problem: &Problem) -> Condition {
     let message: String = explain::problem(problem).chars().take(MAX_MESSAGE).collect();
@@ -43,7 +55,8 @@ pub(super) fn status(report: &GangReport) -> Value {
         GangState::Pending => "Pending",
         GangState::Done => "Done",
     };
-    let reason = report.reasons.first().map(condition);
+    let below = |stale: &Stale| Condition { code: Code::StaleGang.name().to_owned(), ..self::stale(stale) };
+    let reason = report.reasons.first().map(condition).or_else(|| report.stale.as_ref().map(below));
     let quality = report.quality.as_ref().map(|quality| {
         let status = match quality.status {
             QualityStatus::Optimal => "Optimal",
@@ -94,7 +107,6 @@ pub(super) fn says_already(existing: &Value, ours: &Value) -> bool {
 mod tests {
     use super::*;
     use berth_engine::facts::ObjectKey;
-    use berth_engine::outcome::Code;
 
     #[test]
     fn unschedulable_only_where_a_node_could_help() {
@@ -115,6 +127,7 @@ mod tests {
             bound: 2,
             quality: None,
             reasons: Vec::new(),
+            stale: None,
             warnings: Vec::new(),
         };
         let ours = status(&report);

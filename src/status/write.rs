@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::render::{self, Condition};
-use super::{PodReport, REWRITE_AFTER, Write};
+use super::{Notice, PodReport, REWRITE_AFTER, Write};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::grouping::expand::short_hash;
@@ -82,6 +82,7 @@ impl Scribe {
             Write::Patch(patch) => self.patch(patch).await,
             Write::Status(report) => self.status(report).await,
             Write::Condition(pod) => self.condition(pod).await,
+            Write::Notice(notice) => self.notice(notice).await,
         }
     }
 
@@ -171,6 +172,22 @@ impl Scribe {
             }
         }
         end
+    }
+
+    async fn notice(&self, notice: &Notice) -> End {
+        let (object_uid, key) = {
+            let directory = self.directory.lock();
+            let Some(entry) = directory.gang(&notice.gang) else { return End::Done };
+            (entry.object_uid.clone(), entry.key.clone())
+        };
+        let Some(object_uid) = object_uid else { return End::Again };
+        let told = format!("{object_uid}/{}/{}", notice.condition.code, notice.since);
+        if self.last(&told).is_none() {
+            let name = self.event_name(&key.name);
+            self.event(&Subject::pod_group(&key, &object_uid), &notice.condition, &name).await;
+            self.remember(&told, Value::Null);
+        }
+        End::Done
     }
 
     /// One event per text: also after a restart, because the text is in the event's name.
@@ -341,6 +358,7 @@ mod tests {
             bound: 1,
             quality: None,
             reasons: Vec::new(),
+            stale: None,
             warnings: vec![warning("nope")],
         };
         let scribe = || {

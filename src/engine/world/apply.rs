@@ -5,6 +5,7 @@ use crate::facts::{
 };
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
 use crate::{fit, gang};
+use crate::world::life::Life;
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
 
@@ -51,8 +52,8 @@ impl World {
             | Event::PreparationDone(_)
             | Event::BindSent(_)
             | Event::EvictSent(_)
-            | Event::EvictAccepted(_)
-            | Event::EvictRefused(..) => {}
+            | Event::EvictAccepted(_) => {}
+            Event::EvictRefused(uid, text) => self.eviction_refused(&uid, text),
             Event::PreparationFailed(uid, _) => {
                 self.avoid_node(&uid);
                 self.unassume(&uid);
@@ -76,6 +77,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What the API said, for the gang that waits until its pods are evicted. It is asked again later.
+    fn eviction_refused(&mut self, uid: &str, text: String) {
+        let Some(gang) = self.gang_of_pod(uid) else { return };
+        if let Some(gang) = self.gang_mut(&gang)
+            && gang.life.evicted_at.is_some()
+            && let Some((_, told)) = &mut gang.backoff
+        {
+            *told = text;
+            gang.parked = None;
+        }
     }
 
     fn gang_mut(&mut self, uid: &str) -> Option<&mut Gang> {
@@ -283,6 +296,7 @@ impl World {
             self.push_room(at);
         }
         self.charge(idx);
+        self.touch_gang(&key);
         if !self.waiting_pods.contains_key(&key) {
             self.note_waiting(&key);
         }
@@ -316,6 +330,9 @@ impl World {
                 if let Some(pod) = self.pods[idx.at()].as_mut()
                     && pod.place == PlaceState::Assumed {
                         pod.place = PlaceState::Bound;
+                        if let Some(key) = gang_key(&pod.facts) {
+                            self.touch_gang(&key);
+                        }
                     }
             }
             // Unknown keeps the room: the edge reads the pod and tells again.
@@ -342,6 +359,7 @@ impl World {
         }
         self.uncharge(idx);
         if let Some(key) = key {
+            self.touch_gang(&key);
             if let Some(pods) = self.pods_by_gang.get_mut(&key) {
                 pods.remove(&idx);
                 if pods.is_empty() {
@@ -367,6 +385,7 @@ impl World {
             self.pods_by_gang.entry(key.clone()).or_default().insert(idx);
             self.count_waiting(idx, &key, true);
             self.note_waiting(&key);
+            self.touch_gang(&key);
         }
         self.charge(idx);
     }
@@ -400,7 +419,7 @@ impl World {
             }
         let (subs, problems) = gang::build_tree(&facts);
         let mut gang =
-            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, parked: None };
+            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, life: Life::default(), parked: None };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -411,6 +430,7 @@ impl World {
                         gang.reasons = old.reasons;
                     }
                     gang.backoff = old.backoff;
+                    gang.life = old.life;
                 }
                 idx
             }
@@ -424,6 +444,7 @@ impl World {
         self.gangs[idx.at()] = Some(gang);
         self.recharge_gang(&key);
         self.note_waiting(&key);
+        self.touch_gang(&key);
     }
 
     fn delete_gang(&mut self, uid: &str) {
@@ -431,6 +452,8 @@ impl World {
         let Some(gang) = self.gangs[idx.at()].take() else { return };
         self.gang_by_key.remove(&gang.facts.key);
         self.waiting.remove(&idx);
+        self.touched.remove(&idx);
+        self.stale.remove(&idx);
         self.recharge_gang(&gang.facts.key);
         self.release(uid);
     }

@@ -151,6 +151,8 @@ pub struct Gang {
     pub reasons: Vec<Reason>,
     /// No try before this moment, with the reason.
     pub backoff: Option<(Millis, String)>,
+    /// What it has been through since it started.
+    pub(crate) life: crate::world::life::Life,
     /// What it waits for since its last failure; `None`: the next pass tries it.
     pub(crate) parked: Option<crate::world::wake::Parked>,
 }

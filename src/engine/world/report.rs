@@ -49,6 +49,7 @@ impl World {
             bound,
             quality: gang.quality.clone().filter(|_| state != GangState::Pending),
             reasons: gang.reasons.clone(),
+            stale: self.stale_state(gang),
             warnings: gang.facts.warnings.clone(),
         })
     }
