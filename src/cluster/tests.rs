@@ -534,3 +534,23 @@ fn a_launcher_that_is_gone_is_not_waited_for() {
     store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
     assert_eq!(gangs(&apply(&mut store, pod_kind(), member("w1b", "worker", "1")))[0].min_member, Some(2));
 }
+
+#[test]
+fn our_own_status_of_a_queue_is_nothing_new_to_the_engine() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = || Gvk::new("scheduling.run.ai", "v2", "Queue");
+    let queue = |limit: i64, used: &str| {
+        json!({
+            "apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team", "uid": "q"},
+            "spec": {"resources": {"gpu": {"limit": limit}}}, "status": {"allocated": {"nvidia.com/gpu": used}},
+        })
+    };
+    let told = |effects: Vec<Effect>| effects.iter().filter(|e| matches!(e, Effect::Engine(Event::QueueUpsert(_)))).count();
+    assert_eq!(told(apply(&mut store, kind(), queue(8, "0"))), 1);
+    assert_eq!(told(apply(&mut store, kind(), queue(8, "4"))), 0);
+    assert_eq!(store.directory.lock().queue("team").unwrap().status["allocated"]["nvidia.com/gpu"], "4");
+    assert_eq!(told(apply(&mut store, kind(), queue(16, "4"))), 1);
+    store.apply(Change::Deleted(kind(), Box::new(queue(16, "4"))), 1_000);
+    assert!(store.directory.lock().queue("team").is_none());
+}

@@ -357,7 +357,7 @@ pub struct GangFacts {
 }
 
 /// One resource of a queue. `None` means unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QueueAmount {
     /// Deserved amount, in thousandths of the unit.
     pub quota_millis: Option<i64>,
@@ -373,7 +373,7 @@ impl QueueAmount {
 }
 
 /// A queue. Units: GPUs, milli-cores and megabytes (10^6 bytes), each in thousandths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct QueueFacts {
     /// The object's UID.
     pub uid: String,

@@ -1,7 +1,7 @@
 //! What the engine answers: decisions, and verdicts about what must wait.
 //! Data only; text is made at the edges.
 
-use crate::facts::{Millis, ObjectKey};
+use crate::facts::{Amounts, Millis, ObjectKey};
 
 /// What one call of `schedule` decided.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -192,8 +192,29 @@ pub struct GangReport {
     pub reasons: Vec<Reason>,
     /// It ran whole and has too few pods left.
     pub stale: Option<Stale>,
+    /// May be preempted.
+    pub preemptible: bool,
+    /// What its pods on nodes ask for.
+    pub allocated: Amounts,
+    /// What all its pods ask for that are not over.
+    pub requested: Amounts,
     /// Mistakes without which it runs all the same.
     pub warnings: Vec<crate::facts::Problem>,
+}
+
+/// What a queue and the queues below it have and ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Its name.
+    pub name: String,
+    /// Names of the queues directly below.
+    pub children: Vec<String>,
+    /// Of pods on nodes.
+    pub allocated: Amounts,
+    /// The part of it that can't be preempted.
+    pub allocated_non_preemptible: Amounts,
+    /// Of all pods that are not over.
+    pub requested: Amounts,
 }
 
 /// Stable reason codes. Each has a section in docs/reasons.md.

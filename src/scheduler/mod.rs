@@ -5,12 +5,12 @@
 
 pub(crate) mod flights;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, Eviction, GangReport, GangState, PodState, Victim};
+use berth_engine::outcome::{Code, Decision, Eviction, GangReport, GangState, PodState, QueueReport, Victim};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -44,6 +44,9 @@ const MAX_REJECTED: usize = 10_000;
 /// [`HEARTBEAT`] in the engine's unit.
 const HEARTBEAT_MILLIS: Millis = 1_000;
 
+/// Queues are told what they use this often, and only when it changed: pods come and go by the hundred in a second.
+const QUEUE_PERIOD_MILLIS: Millis = 5_000;
+
 /// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
 const TURNS_PER_COUNT: u64 = 10;
 
@@ -73,6 +76,9 @@ pub struct Scheduler {
     looked_back: bool,
     wakeup: Option<Millis>,
     turns: u64,
+    /// Reports of queues as last told.
+    queues: BTreeMap<String, QueueReport>,
+    queues_told: Millis,
     /// Start of the process: makes decision marks unique over restarts.
     epoch: Millis,
 }
@@ -116,6 +122,8 @@ impl Scheduler {
             looked_back: false,
             wakeup: None,
             turns: 0,
+            queues: BTreeMap::new(),
+            queues_told: 0,
             epoch: now_millis(),
         }
     }
@@ -248,6 +256,10 @@ impl Scheduler {
         }
         for gang in self.flights.take_reportable() {
             self.report(&gang);
+        }
+        if self.synced && QUEUE_PERIOD_MILLIS <= now - self.queues_told {
+            self.queues_told = now;
+            self.report_queues();
         }
         self.metrics.bindings_in_flight.set(i64::try_from(self.flights.in_flight()).unwrap_or(i64::MAX));
         if self.turns % TURNS_PER_COUNT == 1 {
@@ -384,6 +396,18 @@ impl Scheduler {
         for report in reports {
             self.flights.touch(report.uid);
         }
+    }
+
+    /// Tells what queues use where that changed.
+    fn report_queues(&mut self) {
+        let mut reports = BTreeMap::new();
+        for report in self.world.queue_reports() {
+            if self.queues.get(&report.name) != Some(&report) {
+                self.writer.report_queue(report.clone());
+            }
+            reports.insert(report.name.clone(), report);
+        }
+        self.queues = reports;
     }
 
     fn report(&mut self, gang: &str) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use berth_engine::facts::ObjectKey;
-use berth_engine::outcome::GangReport;
+use berth_engine::outcome::{GangReport, QueueReport};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -57,6 +57,8 @@ enum Target {
     PodGroup(ObjectKey),
     /// The status of a gang (engine UID).
     Gang(String),
+    /// The status of a queue (name).
+    Queue(String),
     /// An event about a gang (engine UID, code).
     Notice(String, &'static str),
     /// The condition of a pod (UID).
@@ -70,6 +72,7 @@ enum Write {
     Status(Box<GangReport>),
     Condition(Box<PodReport>),
     Notice(Box<Notice>),
+    Queue(Box<QueueReport>),
 }
 
 /// Something that happened to a gang, told once.
@@ -224,6 +227,11 @@ impl Writer {
         self.notice_stale(&report);
         let settle = if waits.is_some() { SETTLE } else { PLACED_SETTLE };
         self.keep_due(Target::Gang(report.uid.clone()), Write::Status(Box::new(report)), settle);
+    }
+
+    /// What a queue uses changed. The loop says so now and then, not with every pod.
+    pub fn report_queue(&self, report: QueueReport) {
+        self.keep_due(Target::Queue(report.name.clone()), Write::Queue(Box::new(report)), Duration::ZERO);
     }
 
     /// Tells of a gang below its minimum, when that lasts a moment, and of its end.

@@ -5,6 +5,7 @@
 
 mod differential;
 mod faults;
+mod life;
 mod load;
 mod rig;
 mod rights;

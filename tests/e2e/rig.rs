@@ -160,6 +160,12 @@ impl Rig {
         .await;
     }
 
+    /// Deletes a Job and, in the background, its pods.
+    pub(crate) async fn delete_job(&self, name: &str) {
+        let jobs: Api<Job> = Api::namespaced(self.client.clone(), &self.namespace);
+        jobs.delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
     /// Removes a policy of the API server and the binding of the same name.
     pub(crate) async fn delete_policy(&self, name: &str) {
         for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {

@@ -251,3 +251,43 @@ fn a_refused_binding_makes_no_hole() {
     lab.pass();
     assert_eq!(lab.report("g").stale, None, "its release is the loop's business");
 }
+
+fn gpus(amounts: &Amounts) -> i64 {
+    amounts.get("nvidia.com/gpu").copied().unwrap_or(0)
+}
+
+#[test]
+fn queues_sum_up_their_gangs_and_the_queues_below() {
+    let mut lab = Lab::new("r1: a b c");
+    for (name, parent) in [("top", None), ("left", Some("top")), ("right", Some("top"))] {
+        let parent = parent.map(str::to_owned);
+        // Without a limit.
+        lab.send(Event::QueueUpsert(QueueFacts { uid: name.into(), name: name.into(), parent, ..QueueFacts::default() }));
+    }
+    for (gang, queue, preemptible, pods) in [("one", "left", true, 1), ("two", "right", false, 2), ("three", "right", true, 1)] {
+        let facts = Lab::gang_facts(gang, pods, ConstraintFacts::default());
+        lab.send(Event::GangUpsert(GangFacts { queue: queue.into(), preemptible, priority: i32::from(gang != "three"), ..facts }));
+        (0..pods).for_each(|index| lab.send(Event::PodUpsert(Lab::pod_facts(gang, None, index, 8))));
+    }
+    lab.bound_pass();
+    let reports = |lab: &Lab| -> Vec<(String, usize, i64, i64, i64)> {
+        let reports = lab.world.queue_reports().into_iter();
+        reports
+            .map(|r| (r.name, r.children.len(), gpus(&r.allocated), gpus(&r.allocated_non_preemptible), gpus(&r.requested)))
+            .collect()
+    };
+    let queue = |name: &str, children, allocated, held, requested| (name.to_owned(), children, allocated, held, requested);
+    assert_eq!(reports(&lab), [queue("left", 0, 8, 0, 8), queue("right", 0, 16, 16, 24), queue("top", 2, 24, 16, 32)]);
+    let report = lab.report("three");
+    assert_eq!((gpus(&report.allocated), gpus(&report.requested)), (0, 8));
+    assert!(!report.requested.contains_key("pods"));
+    // What has ended counts no more; what is leaving does until it is gone.
+    let node = lab.places("two").split(' ').next().map(str::to_owned);
+    let done = |phase, terminating| PodFacts { phase, terminating, node: node.clone(), ..Lab::pod_facts("two", None, 0, 8) };
+    lab.send(Event::PodUpsert(done(PodPhase::Running, true)));
+    lab.pass();
+    assert_eq!(reports(&lab)[1], queue("right", 0, 16, 16, 24));
+    lab.send(Event::PodUpsert(done(PodPhase::Succeeded, false)));
+    lab.pass();
+    assert_eq!(reports(&lab)[1], queue("right", 0, 16, 8, 16), "three takes the room");
+}

@@ -6,6 +6,7 @@ use crate::facts::{
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
 use crate::{fit, gang};
 use crate::world::life::Life;
+use crate::world::usage::Usage;
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
 
@@ -22,7 +23,7 @@ impl World {
             Event::GangUpsert(facts) => self.upsert_gang(facts),
             Event::GangDelete(uid) => self.delete_gang(&uid),
             Event::QueueUpsert(facts) => {
-                self.changes.queues = true;
+                self.changes.queues |= self.queues.get(&facts.name) != Some(&facts);
                 self.queues.insert(facts.name.clone(), facts);
             }
             Event::QueueDelete(uid) => {
@@ -418,8 +419,9 @@ impl World {
                 return;
             }
         let (subs, problems) = gang::build_tree(&facts);
+        let (life, usage) = (Life::default(), Usage::default());
         let mut gang =
-            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, life: Life::default(), parked: None };
+            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, life, usage, parked: None };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -431,6 +433,7 @@ impl World {
                     }
                     gang.backoff = old.backoff;
                     gang.life = old.life;
+                    gang.usage = old.usage;
                 }
                 idx
             }

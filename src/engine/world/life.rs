@@ -57,7 +57,7 @@ impl World {
                 continue;
             };
             let was_stale = gang.life.stale_since.is_some();
-            let life = self.life_of(gang, now);
+            let (life, usage) = (self.life_of(gang, now), self.usage_of(gang));
             let is_stale = life.stale_since.is_some();
             let is_over = gang.life.evicted_at.is_some() && life.evicted_at.is_none();
             if is_stale { self.stale.insert(idx) } else { self.stale.remove(&idx) };
@@ -72,6 +72,7 @@ impl World {
                 changed.push(gang.facts.uid.clone());
             }
             gang.life = life;
+            gang.usage = usage;
         }
         changed
     }

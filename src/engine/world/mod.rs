@@ -10,6 +10,7 @@ pub(crate) mod life;
 pub mod model;
 mod queues;
 mod report;
+pub(crate) mod usage;
 pub mod volumes;
 pub(crate) mod wake;
 

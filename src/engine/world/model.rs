@@ -153,6 +153,8 @@ pub struct Gang {
     pub backoff: Option<(Millis, String)>,
     /// What it has been through since it started.
     pub(crate) life: crate::world::life::Life,
+    /// What its pods ask for and have, as last looked at.
+    pub(crate) usage: crate::world::usage::Usage,
     /// What it waits for since its last failure; `None`: the next pass tries it.
     pub(crate) parked: Option<crate::world::wake::Parked>,
 }

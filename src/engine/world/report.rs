@@ -50,6 +50,9 @@ impl World {
             quality: gang.quality.clone().filter(|_| state != GangState::Pending),
             reasons: gang.reasons.clone(),
             stale: self.stale_state(gang),
+            preemptible: gang.facts.preemptible,
+            allocated: self.amounts_of(&gang.usage.allocated),
+            requested: self.amounts_of(&gang.usage.requested),
             warnings: gang.facts.warnings.clone(),
         })
     }
