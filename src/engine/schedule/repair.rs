@@ -22,7 +22,8 @@ impl Pass<'_> {
     }
 
     fn fill_leaf(&mut self, idx: GangIdx, sub: usize) -> Option<Reason> {
-        let gang = self.world.gangs[idx.at()].as_ref()?;
+        // One that is given up goes on whole or not at all: what joined it now would be evicted next.
+        let gang = self.world.gangs[idx.at()].as_ref().filter(|gang| gang.life.evicted_at.is_none())?;
         let prepared = self.prepare(gang).ok()?;
         let leaf = &prepared.leaves[sub];
         let n_placed = leaf.n_placed;

@@ -198,6 +198,31 @@ fn replacements_do_not_join_pods_that_are_being_evicted() {
 }
 
 #[test]
+fn a_gang_that_is_given_up_is_completed_whole_or_not_at_all() {
+    let mut lab = Lab::new("r1: a b c d");
+    lab.gang("g", 3, 8, "rack", "");
+    lab.busy("d", 8);
+    lab.bound_pass();
+    lab.lose(&["g-1", "g-2"]);
+    lab.busy("b", 8);
+    lab.busy("c", 8);
+    lab.pass();
+    lab.now = 60_000;
+    assert_eq!(lab.evicted(), ["g-0"]);
+    lab.send(Event::EvictRefused("g-0".into(), "a disruption budget".into()));
+    lab.renew("g", None, 1);
+    lab.renew("g", None, 2);
+    lab.lose(&["busy-b-0"]);
+    lab.now = 90_000;
+    assert_eq!(lab.evicted(), ["g-0"]);
+    assert_eq!(lab.places("g"), "a - -", "room for one is not enough");
+    lab.lose(&["busy-c-0"]);
+    lab.now = 120_000;
+    assert!(lab.evicted().is_empty(), "there is room for all: nothing needs to go");
+    assert_eq!(lab.places("g"), "a b c");
+}
+
+#[test]
 fn holes_are_filled_one_by_one_only_where_a_gang_ran() {
     let mut lab = Lab::new("r1: a b c d");
     lab.gang("g", 4, 8, "rack", "");
