@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::queue::Queue;
 use berth_harness::{NodeSpec, wait_for};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
@@ -162,9 +162,9 @@ async fn statuses_say_what_gangs_and_queues_use_and_why_they_wait() {
     assert_eq!((&details["name"], &details["queueResourceLimits"]["cpu"]), (&json!("team"), &json!("500m")), "{waits}");
     assert_eq!(waits["resourcesStatus"], json!({"requested": {"cpu": "400m", "memory": "1Gi"}}), "{waits}");
     let used = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
-    let status = queue_status(&rig, "team", |status| status["requested"] == used("800m", "2Gi")).await;
+    let status = rig.queue_status("team", |status| status["requested"] == used("800m", "2Gi")).await;
     assert_eq!(status["allocated"], used("400m", "1Gi"), "{status}");
-    let status = queue_status(&rig, "top", |status| status["requested"] == used("800m", "2Gi")).await;
+    let status = rig.queue_status("top", |status| status["requested"] == used("800m", "2Gi")).await;
     assert_eq!((&status["childQueues"], &status["allocated"]), (&json!(["team"]), &used("400m", "1Gi")), "{status}");
 
     // The first goes: the other runs, and nothing says any more that it can't.
@@ -176,7 +176,12 @@ async fn statuses_say_what_gangs_and_queues_use_and_why_they_wait() {
     let pod = rig.pods().get("b").await.unwrap();
     let conditions = pod.status.unwrap().conditions.unwrap();
     assert!(conditions.iter().any(|c| c.type_ == "PodScheduled" && c.status == "True"), "{conditions:?}");
-    queue_status(&rig, "team", |status| status["requested"] == used("400m", "1Gi")).await;
+    rig.queue_status("team", |status| status["requested"] == used("400m", "1Gi")).await;
+
+    // A mistake that is made later is told of a gang that runs, too.
+    let wrong = json!({"metadata": {"labels": {"priorityClassName": "nope"}}});
+    rig.pods().patch("b", &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
+    rig.told("UnknownPriorityClass", "PodGroup", 1).await;
 
     // Field report G20: four members, room for two. Every one of them, and the PodGroup, says the same.
     rig.create(&queue("free", None, -1)).await;
@@ -217,19 +222,8 @@ async fn statuses_say_what_gangs_and_queues_use_and_why_they_wait() {
     })
     .await
     .unwrap();
-    queue_status(&rig, "free", |status| status["requested"].is_null()).await;
+    rig.queue_status("free", |status| status["requested"].is_null()).await;
     assert_eq!(rig.stop_berth(), Some(0));
-}
-
-async fn queue_status(rig: &Rig, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let queues: Api<Queue> = Api::all(rig.client.clone());
-    wait_for(&format!("the status of queue {name}"), SOON, || async {
-        let queue = queues.get(name).await.map_err(|error| error.to_string())?;
-        let status = serde_json::to_value(&queue.status).unwrap_or_default();
-        if holds(&status) { Ok(Some(status)) } else { Err(format!("it is {status}")) }
-    })
-    .await
-    .unwrap()
 }
 
 /// A pod of a StatefulSet comes back under its name; the one that leaves holds its room until it is gone.
@@ -281,4 +275,75 @@ fn stateful_spec() -> Value {
     let mut spec = gpu_pod_spec();
     spec["restartPolicy"] = json!("Always");
     spec
+}
+
+/// Field report T7: a pod whose node is tainted is made anew, waits for room in its rack, and is never sent back.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_sent_back_to_a_tainted_node() {
+    let mut rig = Rig::new(nodes(2)).await;
+    rig.topology("t", &[RACK]).await;
+    rig.start_berth();
+    rig.ready().await;
+    let annotations = json!({
+        "kai.scheduler/batch-min-member": "2", "kai.scheduler/staleness-grace-period": "-1s",
+        "kai.scheduler/topology": "t", "kai.scheduler/topology-required-placement": RACK,
+    });
+    rig.indexed_job("g", 2, annotations).await;
+    let before = rig.bound("g-", 2, SOON).await;
+    let (pod, node) = before.first_key_value().unwrap();
+    let nodes: Api<Node> = Api::all(rig.client.clone());
+    let taint = json!({"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}});
+    nodes.patch(node, &PatchParams::default(), &Patch::Merge(taint)).await.unwrap();
+    rig.gone("the pod to leave its node", pod).await;
+    let message = rig.waits_because("g-0-", "Unschedulable").await;
+    assert!(message.contains("broken"), "{message}");
+    rig.idle().await;
+    let after = rig.places("g-").await;
+    assert!(after.len() == 1 && after.keys().all(|pod| before.contains_key(pod)), "{after:?}");
+    let counts = rig.plane.request_counts(&rig.client).await.unwrap();
+    let bindings: u64 = counts.iter().filter(|c| c.verb == "POST" && c.subresource == "binding").map(|c| c.count).sum();
+    assert_eq!(bindings, 2, "no Binding since the taint");
+    let clean = json!({"spec": {"taints": null}});
+    nodes.patch(node, &PatchParams::default(), &Patch::Merge(clean)).await.unwrap();
+    rig.bound("g-", 2, SOON).await;
+    assert_eq!(rig.stop_berth(), Some(0));
+}
+
+/// Field report W14: a surge pod waits for room and says so, and the old ones run on; with room the update goes through.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_update_with_surge_goes_through_when_there_is_room() {
+    let mut rig = Rig::new(nodes(3)).await;
+    rig.start_berth();
+    rig.ready().await;
+    rig.job("taker", 1, json!({})).await;
+    let taken = rig.bound("taker-", 1, SOON).await;
+    let template = |version: &str| {
+        json!({"metadata": {"labels": {"app": "web"}, "annotations": {"version": version}}, "spec": stateful_spec()})
+    };
+    rig.create(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("1"),
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        },
+    }))
+    .await;
+    let old = rig.bound("web-", 2, SOON).await;
+    let deployments: Api<Deployment> = Api::namespaced(rig.client.clone(), &rig.namespace);
+    let update = json!({"spec": {"template": template("2")}});
+    deployments.patch("web", &PatchParams::default(), &Patch::Merge(update)).await.unwrap();
+    rig.waits_because("web-", "Unschedulable").await;
+    rig.idle().await;
+    assert_eq!(rig.places("web-").await, old, "the old ones run on");
+    assert_eq!(taken.len(), 1);
+    rig.delete_job("taker").await;
+    wait_for("the update to be through", SOON, || async {
+        let alive = rig.alive("web-").await;
+        let places = rig.places("web-").await;
+        let is_through = alive.len() == 2 && alive.iter().all(|pod| places.contains_key(pod) && !old.contains_key(pod));
+        if is_through { Ok::<_, String>(Some(())) } else { Err(format!("{alive:?} {places:?}")) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(rig.stop_berth(), Some(0));
 }
