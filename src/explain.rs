@@ -98,6 +98,7 @@ fn head(reason: &Reason) -> String {
             "fewer pods ran than it needs for longer than its grace period, and an eviction was refused: {}",
             reason.detail
         ),
+        Code::VolumesNotReady => format!("volumes were not ready in time: {}", reason.detail),
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
+use super::core_groups::{CoreGroups, core_dependency};
 use super::directory::{QueueEntry, SharedDirectory};
 use super::gangs::Gang;
 use super::held;
@@ -24,6 +25,7 @@ use super::owners::OwnerCache;
 use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
 use crate::grouping::ObjectId;
+use crate::grouping::core_group::{self, is_core_group};
 
 /// Skipped objects remembered, so that each is logged once: more than a person would read.
 const MAX_SKIPPED_NAMES: usize = 10_000;
@@ -74,6 +76,8 @@ pub(super) struct PodEntry {
     pub(super) pod: Box<Pod>,
     /// It runs, and its shape was forgotten: the engine was told all there is.
     pub(super) settled: bool,
+    /// The PodGroup of `scheduling.k8s.io` that it names.
+    pub(super) core_group: Option<String>,
     /// Where grouping found it to belong.
     pub(super) membership: Membership,
     /// The gang it was told to be in.
@@ -97,6 +101,7 @@ pub struct Store {
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
     storage: StorageKinds,
+    pub(super) core_groups: CoreGroups,
     /// Names of the priority classes by UID.
     class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
@@ -143,6 +148,7 @@ impl Store {
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
             storage: StorageKinds::default(),
+            core_groups: CoreGroups::default(),
             class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
             resources: BTreeSet::new(),
@@ -218,7 +224,9 @@ impl Store {
         for uid in gone {
             self.deleted(gvk, &uid);
         }
-        if gvk.kind == "PodGroup" {
+        if gvk.group == core_group::API_GROUP {
+            self.regroup_core();
+        } else if gvk.kind == "PodGroup" {
             self.refresh_all_gangs();
         }
         if state == KindState::Synced {
@@ -257,7 +265,16 @@ impl Store {
             ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
             ("scheduling.run.ai", "Queue") => self.queue_applied(object)?,
             ("kai.scheduler", "Topology") => {
-                self.tell(Event::TopologyUpsert(convert::topology_facts(&typed::<Topology>(object)?)?));
+                let facts = convert::topology_facts(&typed::<Topology>(object)?)?;
+                let moved = self.core_groups.topology_applied(&facts);
+                self.tell(Event::TopologyUpsert(facts));
+                if moved {
+                    self.regroup_core();
+                }
+            }
+            (core_group::API_GROUP, kind) if is_core_group(text(object, "/apiVersion"), kind) => {
+                let key = self.core_groups.applied(object);
+                self.regroup_dependents(&core_dependency(&key));
             }
             ("scheduling.k8s.io", "PriorityClass") => {
                 let before = self.priorities.clone();
@@ -292,7 +309,18 @@ impl Store {
                 self.directory.lock().remove_queue(uid);
                 self.tell(Event::QueueDelete(uid.to_owned()));
             }
-            ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
+            ("kai.scheduler", "Topology") => {
+                let moved = self.core_groups.topology_deleted(uid);
+                self.tell(Event::TopologyDelete(uid.to_owned()));
+                if moved {
+                    self.regroup_core();
+                }
+            }
+            (core_group::API_GROUP, "PodGroup") => {
+                if let Some(key) = self.core_groups.deleted(uid) {
+                    self.regroup_dependents(&core_dependency(&key));
+                }
+            }
             ("scheduling.k8s.io", "PriorityClass") => {
                 if let Some(name) = self.class_names.remove(uid) {
                     self.priorities.remove(&name);
@@ -378,6 +406,7 @@ impl Store {
         let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
         *entry.pod = pod;
         entry.settled = false;
+        entry.core_group = core_group::named(object).map(str::to_owned);
         if regroup { self.regroup(&uid) } else { self.tell_pod(&uid) }
         Ok(())
     }
@@ -386,7 +415,7 @@ impl Store {
     pub(super) fn regroup(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let pod = entry.pod.clone();
-        let missing = self.walk(uid, &pod);
+        let missing = self.walk(uid, &pod) | self.await_core_group(uid);
         let runs = raw::node_of(&pod).is_some();
         let marked = Membership::written_on(&pod);
         if missing && !runs {
@@ -464,6 +493,7 @@ impl PodEntry {
         Self {
             pod: Box::default(),
             settled: false,
+            core_group: None,
             membership: Membership::default(),
             gang: None,
             owners: Vec::new(),

@@ -1,7 +1,7 @@
 //! The store without a client: changes in, effects out.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use berth_engine::facts::{Event, GangFacts, PodFacts};
+use berth_engine::facts::{Event, GangFacts, PodFacts, ProblemCode};
 use serde_json::{Value, json};
 
 use super::directory::SharedDirectory;
@@ -564,7 +564,7 @@ fn owners_that_may_not_be_watched_are_read_again_with_news_and_with_time() {
     assert_eq!(fetches(&store.apply(Change::Forbidden(job_kind()), 1_000)), 1);
     assert_eq!(gangs(&apply(&mut store, job_kind(), job("2")))[0].min_member, Some(2));
     // Pods that come with it ask nothing; one that comes later does, once.
-    let mut at = |store: &mut Store, name: &str, now| fetches(&store.apply(Change::Applied(pod_kind(), Box::new(pod(name, None))), now));
+    let at = |store: &mut Store, name: &str, now| fetches(&store.apply(Change::Applied(pod_kind(), Box::new(pod(name, None))), now));
     assert_eq!(at(&mut store, "b", 2_000), 0);
     assert_eq!((at(&mut store, "c", 7_000), at(&mut store, "d", 7_000)), (1, 0));
     let effects = store.apply(Change::Applied(job_kind(), Box::new(job("4"))), 7_500);
@@ -577,4 +577,47 @@ fn owners_that_may_not_be_watched_are_read_again_with_news_and_with_time() {
     let id = ObjectId { api_version: "batch/v1".into(), kind: "Job".into(), namespace: "ns".into(), name: "train".into(), uid: "job-1".into() };
     assert!(store.apply(Change::Unreadable(id, Unreadable::Gone), 308_500).is_empty());
     assert_eq!(fetches(&store.apply(Change::Tick, 310_000)), 0);
+}
+
+#[test]
+fn a_pod_of_a_scheduling_group_is_in_the_gang_that_this_object_describes() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = Gvk::new("scheduling.k8s.io", "v1beta1", "PodGroup");
+    let mut named = pod("a", None);
+    named["metadata"]["ownerReferences"] = json!([]);
+    named["spec"]["schedulingGroup"] = json!({"podGroupName": "train"});
+    // The kind is watched from here on, and nothing is said of the pod before its list is there.
+    assert_eq!(apply(&mut store, pod_kind(), named.clone()), [Effect::Watch(kind.clone())]);
+    let effects = store.apply(Change::ListEnded(kind.clone()), 1_000);
+    assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
+    assert_eq!(pods(&effects)[0].gang.as_deref(), Some("pg-group-train"));
+    let object = |minimum: u32| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"name": "train", "namespace": "ns", "uid": "group-1"},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": minimum}},
+                "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
+            },
+        })
+    };
+    let effects = apply(&mut store, kind.clone(), object(3));
+    let made = effects.iter().find_map(|effect| match effect {
+        Effect::Engine(Event::TopologyUpsert(facts)) => Some(facts.name.clone()),
+        _ => None,
+    });
+    let gang = gangs(&effects)[0].clone();
+    assert_eq!((gang.problems.len(), gang.min_member), (0, Some(3)));
+    assert_eq!((gang.constraint.topology, gang.constraint.required.as_deref()), (made, Some("example.com/rack")));
+    // The minimum may be lowered, and a topology with that level may come.
+    assert_eq!(gangs(&apply(&mut store, kind.clone(), object(2)))[0].min_member, Some(2));
+    let topology = json!({
+        "apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t", "uid": "t"},
+        "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
+    });
+    let effects = apply(&mut store, Gvk::new("kai.scheduler", "v1alpha1", "Topology"), topology);
+    assert_eq!(gangs(&effects)[0].constraint.topology.as_deref(), Some("t"));
+    let effects = store.apply(Change::Deleted(kind, Box::new(object(2))), 1_000);
+    assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
 }

@@ -305,6 +305,29 @@ impl ConstraintFacts {
     }
 }
 
+/// What the parts of a gang's own constraint are called where a person wrote them, so that a message names those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConstraintKeys {
+    /// Of the topology's name.
+    pub topology: &'static str,
+    /// Of the hard level.
+    pub required: &'static str,
+    /// Of the soft level.
+    pub preferred: &'static str,
+}
+
+impl ConstraintKeys {
+    /// The fields of a PodGroup.
+    pub const FIELDS: Self =
+        Self { topology: "topology", required: "requiredTopologyLevel", preferred: "preferredTopologyLevel" };
+}
+
+impl Default for ConstraintKeys {
+    fn default() -> Self {
+        Self::FIELDS
+    }
+}
+
 /// A subgroup of a gang: a node of its tree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SubgroupFacts {
@@ -348,6 +371,8 @@ pub struct GangFacts {
     pub constraint: ConstraintFacts,
     /// How long it may run below its minimum before it is evicted; negative is for ever, `None` the operator's choice.
     pub staleness_grace_millis: Option<Millis>,
+    /// How its parts are called.
+    pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.
     pub subgroups: Vec<SubgroupFacts>,
     /// Mistakes that keep it pending.

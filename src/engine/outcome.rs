@@ -254,11 +254,13 @@ pub enum Code {
     BindRefused,
     /// The gang ran below its minimum for too long: its other pods are being evicted.
     StaleGang,
+    /// Claims did not get their volumes in time; waiting before the next try.
+    VolumesNotReady,
 }
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 17] = [
+    pub const ALL: [Code; 18] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -276,6 +278,7 @@ impl Code {
         Code::NotFoundWithinBudget,
         Code::BindRefused,
         Code::StaleGang,
+        Code::VolumesNotReady,
     ];
 
     /// The stable CamelCase name (that of the problem itself for `Problem`).
@@ -299,6 +302,7 @@ impl Code {
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
             Code::StaleGang => "StaleGang",
+            Code::VolumesNotReady => "VolumesNotReady",
         }
     }
 
@@ -358,7 +362,8 @@ pub struct Reason {
     pub problem: Option<crate::facts::Problem>,
     /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text of the API server, for `Code::BindRefused` and `Code::StaleGang`; the key, for `Code::UnsupportedFeature`.
+    /// Free text: the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
+    /// `Code::VolumesNotReady`, the key for `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,

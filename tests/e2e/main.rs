@@ -3,6 +3,7 @@
 //! Each test has a control plane and a Berth of its own; run them one at a time (`make e2e`).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod core_groups;
 mod differential;
 mod faults;
 mod life;

@@ -132,7 +132,7 @@ async fn a_volume_that_never_comes_releases_the_gang() {
     assert!(rig.places("g-").await.is_empty(), "nothing is bound before all claims are");
     wait_for("the pods to say why they wait", SOON, || async {
         let (_, message) = rig.waits("g-").await;
-        if message.contains("was not bound within 2 s") { Ok(Some(())) } else { Err(message) }
+        if message.starts_with("volumes were not ready in time") && message.contains("was not bound within 2 s") { Ok(Some(())) } else { Err(message) }
     })
     .await
     .unwrap();

@@ -17,6 +17,7 @@ mod coupled;
 pub(crate) mod exact;
 pub(crate) mod quality;
 pub(crate) mod search;
+mod single;
 mod state;
 pub(crate) mod task;
 

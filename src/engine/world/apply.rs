@@ -57,6 +57,7 @@ impl World {
             Event::EvictRefused(uid, text) => self.eviction_refused(&uid, text),
             Event::PreparationFailed(uid, _) => {
                 self.avoid_node(&uid);
+                self.note_unprepared(&uid);
                 self.unassume(&uid);
             }
             Event::BindEnded(uid, result) => self.bind_ended(&uid, &result, now),
@@ -308,6 +309,15 @@ impl World {
         }
     }
 
+    /// The gang of a pod is given up for now because of a claim, not of a Binding.
+    fn note_unprepared(&mut self, uid: &str) {
+        let pod = self.pod_by_uid.get(uid).and_then(|idx| self.pods[idx.at()].as_ref());
+        let gang = pod.and_then(|pod| gang_key(&pod.facts)).and_then(|key| self.gang_by_key.get(&key).copied());
+        if let Some(gang) = gang.and_then(|idx| self.gangs[idx.at()].as_mut()) {
+            gang.unprepared = true;
+        }
+    }
+
     fn unassume(&mut self, uid: &str) {
         let Some(idx) = self.pod_by_uid.get(uid).copied() else { return };
         let assumed =
@@ -421,7 +431,7 @@ impl World {
         let (subs, problems) = gang::build_tree(&facts);
         let (life, usage) = (Life::default(), Usage::default());
         let mut gang =
-            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, life, usage, parked: None };
+            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, unprepared: false, life, usage, parked: None };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -434,6 +444,7 @@ impl World {
                     gang.backoff = old.backoff;
                     gang.life = old.life;
                     gang.usage = old.usage;
+                    gang.unprepared = old.unprepared;
                 }
                 idx
             }

@@ -155,6 +155,8 @@ pub struct Gang {
     pub(crate) life: crate::world::life::Life,
     /// What its pods ask for and have, as last looked at.
     pub(crate) usage: crate::world::usage::Usage,
+    /// Claims of the latest decision did not get their volumes.
+    pub unprepared: bool,
     /// What it waits for since its last failure; `None`: the next pass tries it.
     pub(crate) parked: Option<crate::world::wake::Parked>,
 }

@@ -256,6 +256,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::NotEnoughPods
         | Code::PodsGated
         | Code::BindRefused
-        | Code::StaleGang => false,
+        | Code::StaleGang
+        | Code::VolumesNotReady => false,
     }
 }
