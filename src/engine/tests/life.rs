@@ -263,6 +263,33 @@ fn a_gang_that_grows_without_room_still_gets_its_lost_pod_back() {
 }
 
 #[test]
+fn leaves_are_known_by_their_names_when_the_tree_changes() {
+    let mut lab = Lab::new("r1: a b c; r2: d e f");
+    let two = ("two", 2, 8, "rack", "");
+    lab.groups("g", ("", ""), &[("one", 2, 8, "rack", ""), two]);
+    lab.bound_pass();
+    assert_eq!(lab.places("g"), "a b d e");
+    // Another leaf comes before them. Nobody has its pods yet; a pod of the others is lost, and comes back.
+    lab.lose(&["g-two-1"]);
+    let mut facts = Lab::gang_facts("g", 1, Lab::constraint("", ""));
+    facts.min_member = None;
+    facts.subgroups = ["zero", "one", "two"]
+        .iter()
+        .map(|name| SubgroupFacts {
+            name: (*name).to_owned(),
+            min_member: Some(2),
+            constraint: Lab::constraint("rack", ""),
+            ..SubgroupFacts::default()
+        })
+        .collect();
+    lab.send(Event::GangUpsert(facts));
+    lab.renew("g", Some("two"), 1);
+    lab.bound_pass();
+    assert_eq!(lab.places("g"), "a b d e");
+    assert_eq!(lab.report("g").stale, None, "with its new leaf it never was whole");
+}
+
+#[test]
 fn a_refused_binding_makes_no_hole() {
     let mut lab = Lab::new("r1: a b");
     lab.gang("g", 2, 8, "rack", "");

@@ -442,7 +442,7 @@ impl World {
                         gang.reasons = old.reasons;
                     }
                     gang.backoff = old.backoff;
-                    gang.life = old.life;
+                    gang.life = old.life.in_tree(&old.subs, &gang.subs);
                     gang.usage = old.usage;
                     gang.unprepared = old.unprepared;
                 }

@@ -11,7 +11,7 @@ use crate::ids::GangIdx;
 use crate::outcome::{Eviction, Stale, Victim};
 use crate::policy::Policy;
 use crate::world::World;
-use crate::world::model::{Gang, PlaceState};
+use crate::world::model::{Gang, PlaceState, Sub};
 
 /// Evictions of a stale gang that did not take effect are asked for again after this time: a disruption budget needs
 /// some for the next pod, and a gang that can be completed meanwhile is not evicted.
@@ -20,8 +20,8 @@ pub(crate) const EVICT_AGAIN_MILLIS: Millis = 30_000;
 /// The past of a gang, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// Pods that each leaf (by name) had on nodes when the gang last had its minimum, or the most since.
-    filled: BTreeMap<String, u32>,
+    /// Pods that each leaf (by its place in the tree) had on nodes when the gang last had its minimum, or the most since.
+    filled: Vec<u32>,
     /// A member has succeeded: the gang is finishing, and never stale.
     succeeded: bool,
     /// Below its minimum since this moment, after it had it.
@@ -30,10 +30,21 @@ pub(crate) struct Life {
     pub(crate) evicted_at: Option<Millis>,
 }
 
+impl Life {
+    /// The same past after the tree changed: leaves are known by their names.
+    pub(super) fn in_tree(mut self, before: &[Sub], after: &[Sub]) -> Self {
+        if before.iter().map(|sub| &sub.name).ne(after.iter().map(|sub| &sub.name)) {
+            let known: BTreeMap<&str, u32> = before.iter().map(|sub| sub.name.as_str()).zip(self.filled).collect();
+            self.filled = after.iter().map(|sub| known.get(sub.name.as_str()).copied().unwrap_or(0)).collect();
+        }
+        self
+    }
+}
+
 /// Live members on nodes, by subgroup.
-struct Standing {
+pub(super) struct Standing {
     /// All of them.
-    placed: Vec<u32>,
+    pub(super) placed: Vec<u32>,
     /// Those whose place the API has confirmed.
     confirmed: Vec<u32>,
     /// The largest number of pods that one of them was decided together with.
@@ -56,13 +67,14 @@ impl World {
                 self.stale.remove(&idx);
                 continue;
             };
-            let was_stale = gang.life.stale_since.is_some();
-            let (life, usage) = (self.life_of(gang, now), self.usage_of(gang));
-            let is_stale = life.stale_since.is_some();
-            let is_over = gang.life.evicted_at.is_some() && life.evicted_at.is_none();
-            if is_stale { self.stale.insert(idx) } else { self.stale.remove(&idx) };
+            let (standing, usage) = (self.standing(gang), self.usage_of(gang));
             let Some(gang) = self.gangs[idx.at()].as_mut() else { continue };
-            if is_over {
+            gang.usage = usage;
+            let (was_stale, was_given_up) = (gang.life.stale_since.is_some(), gang.life.evicted_at.is_some());
+            review(gang, &standing, now);
+            let is_stale = gang.life.stale_since.is_some();
+            if is_stale { self.stale.insert(idx) } else { self.stale.remove(&idx) };
+            if was_given_up && gang.life.evicted_at.is_none() {
                 // Nobody is left to be evicted: what waits may start anew.
                 gang.backoff = None;
                 gang.parked = None;
@@ -71,46 +83,29 @@ impl World {
             if was_stale != is_stale {
                 changed.push(gang.facts.uid.clone());
             }
-            gang.life = life;
-            gang.usage = usage;
         }
         changed
     }
 
-    fn life_of(&self, gang: &Gang, now: Millis) -> Life {
-        let standing = self.standing(gang);
-        if standing.placed.iter().all(|n| *n == 0) {
-            return Life::default();
-        }
-        let mut life = gang.life.clone();
-        life.succeeded |= standing.succeeded;
-        let is_whole = reached(gang, 0, &standing.placed);
-        for (sub, confirmed) in gang.subs.iter().zip(&standing.confirmed).filter(|(sub, _)| sub.children.is_empty()) {
-            let filled = life.filled.entry(sub.name.clone()).or_default();
-            *filled = if is_whole { *confirmed } else { (*confirmed).max(*filled) };
-        }
-        if is_whole {
-            (life.stale_since, life.evicted_at) = (None, None);
-            return life;
-        }
-        let filled: Vec<u32> = gang.subs.iter().map(|sub| life.filled.get(&sub.name).copied().unwrap_or(0)).collect();
-        // What a decision placed together tells a new process of a gang that it never saw whole.
-        let was_whole = reached(gang, 0, &filled) || super::report::gang_min(gang, 0) <= standing.decided;
-        let has_mistakes = !gang.problems.is_empty() || !gang.facts.problems.is_empty();
-        let is_stale = was_whole && !life.succeeded && !has_mistakes;
-        life.stale_since = is_stale.then(|| life.stale_since.unwrap_or(now));
-        life
-    }
-
-    fn standing(&self, gang: &Gang) -> Standing {
+    pub(super) fn standing(&self, gang: &Gang) -> Standing {
         let none = vec![0; gang.subs.len()];
         let mut standing = Standing { placed: none.clone(), confirmed: none, decided: 0, succeeded: false };
+        // A gang may have thousands of leaves: they are looked up, not searched, pod by pod.
+        let mut leaves: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, sub) in gang.subs.iter().enumerate().skip(1).filter(|(_, sub)| sub.children.is_empty()) {
+            leaves.entry(&sub.name).or_insert(at);
+        }
+        let is_flat = gang.facts.subgroups.is_empty();
+        let leaf_of = |subgroup: Option<&str>| match is_flat {
+            true => gang.leaf(subgroup).filter(|leaf| *leaf < gang.subs.len()),
+            false => leaves.get(subgroup.unwrap_or("default")).copied(),
+        };
         for (_, pod) in self.gang_pods(&gang.facts.key) {
             standing.succeeded |= pod.facts.phase == crate::facts::PodPhase::Succeeded;
-            let Some(leaf) = gang.leaf(pod.facts.subgroup.as_deref()) else { continue };
-            if !pod.live() || pod.node.is_none() || gang.subs.len() <= leaf {
+            if !pod.live() || pod.node.is_none() {
                 continue;
             }
+            let Some(leaf) = leaf_of(pod.facts.subgroup.as_deref()) else { continue };
             standing.placed[leaf] += 1;
             standing.confirmed[leaf] += u32::from(pod.place != PlaceState::Assumed);
             let mark = pod.facts.decision.as_deref().and_then(|mark| mark.rsplit_once('/')?.1.parse().ok());
@@ -122,7 +117,7 @@ impl World {
     /// Places of a leaf that were filled and are not, as far as its minimum goes.
     pub(crate) fn holes(&self, gang: &Gang, sub: usize, n_placed: usize) -> usize {
         let Some(leaf) = gang.subs.get(sub) else { return 0 };
-        let filled = gang.life.filled.get(&leaf.name).copied().unwrap_or(0);
+        let filled = gang.life.filled.get(sub).copied().unwrap_or(0);
         (filled.min(leaf.min) as usize).saturating_sub(n_placed)
     }
 
@@ -194,8 +189,32 @@ impl World {
     }
 }
 
+/// Brings the past of a gang up to date.
+fn review(gang: &mut Gang, standing: &Standing, now: Millis) {
+    if standing.placed.iter().all(|n| *n == 0) {
+        gang.life = Life::default();
+        return;
+    }
+    let is_whole = reached(gang, 0, &standing.placed);
+    let life = &mut gang.life;
+    life.succeeded |= standing.succeeded;
+    life.filled.resize(gang.subs.len(), 0);
+    for (filled, confirmed) in life.filled.iter_mut().zip(&standing.confirmed) {
+        *filled = if is_whole { *confirmed } else { (*confirmed).max(*filled) };
+    }
+    if is_whole {
+        (life.stale_since, life.evicted_at) = (None, None);
+        return;
+    }
+    // What a decision placed together tells a new process of a gang that it never saw whole.
+    let was_whole = reached(gang, 0, &gang.life.filled) || super::report::gang_min(gang, 0) <= standing.decided;
+    let has_mistakes = !gang.problems.is_empty() || !gang.facts.problems.is_empty();
+    let is_stale = was_whole && !gang.life.succeeded && !has_mistakes;
+    gang.life.stale_since = is_stale.then(|| gang.life.stale_since.unwrap_or(now));
+}
+
 /// Whether a subgroup has its minimum, with so many pods in each leaf.
-fn reached(gang: &Gang, sub: usize, pods: &[u32]) -> bool {
+pub(super) fn reached(gang: &Gang, sub: usize, pods: &[u32]) -> bool {
     let Some(entry) = gang.subs.get(sub) else { return false };
     if entry.children.is_empty() {
         return entry.min <= pods.get(sub).copied().unwrap_or(0);
