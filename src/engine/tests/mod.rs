@@ -3,6 +3,7 @@
 mod coupled;
 mod fixture;
 mod legal;
+mod life;
 mod rules;
 mod oracle;
 mod stories;
