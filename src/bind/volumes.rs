@@ -30,6 +30,9 @@ const IN_FLIGHT: usize = 16;
 /// Tries of one write that meets a newer version of the object.
 const MAX_TRIES: u32 = 5;
 
+/// Wait after the server was too busy for a write.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+
 /// Says of a volume that a controller, not a person, chose its claim.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
@@ -59,6 +62,7 @@ pub(super) async fn prepare(sender: &Sender, decision: &Decision, timeout: Durat
         .map(|(placement, choice)| Claim::new(sender, placement, choice))
         .collect();
     let work = async {
+        nominate(sender, decision, true).await;
         let mut failed = Vec::new();
         for chunk in claims.chunks(IN_FLIGHT) {
             let results = join_all(chunk.iter().map(Claim::prepare)).await;
@@ -76,7 +80,16 @@ pub(super) async fn prepare(sender: &Sender, decision: &Decision, timeout: Durat
     for claim in &claims {
         claim.undo().await;
     }
+    nominate(sender, decision, false).await;
     Err(failed)
+}
+
+/// Writes the chosen nodes on the pods (`status.nominatedNodeName`), or takes them back: volumes take long, and who looks on
+/// (an autoscaler, the next process after a crash) should know where the gang goes.
+async fn nominate(sender: &Sender, decision: &Decision, on: bool) {
+    for chunk in decision.placements.chunks(IN_FLIGHT) {
+        join_all(chunk.iter().map(|placement| sender.nominate(placement, on.then_some(placement.node.as_str())))).await;
+    }
 }
 
 /// Watches the claims until all are bound; gives those that can't be any more. One watch for the whole gang.
@@ -229,6 +242,10 @@ impl<'a> Claim<'a> {
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(kube::Error::Api(status)) if matches!(status.code, 429 | 503 | 504) => {
+                tokio::time::sleep(BUSY_WAIT).await;
+                Ok(false)
+            }
             Err(error) => Err(format!("{name} can't be written: {error}")),
         }
     }

@@ -5,6 +5,8 @@
 //! before the pass ends. A gang that fails shares its verdict with every gang
 //! of the same shapes and constraints in the pass: room only shrinks.
 
+mod repair;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +27,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     if !world.synced || !world.leading {
         return outcome;
     }
+    outcome.changed = world.review_lives(now);
     world.end_waits(now);
     if world.dirty {
         world.dirty = false;
@@ -34,6 +37,10 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
         Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
     }
     Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.renew();
+    // After the pass, so that a gang which was completed in it is kept.
+    outcome.changed.extend(world.review_lives(now));
+    outcome.evictions = world.give_up_stale(policy, now);
+    outcome.changed.extend(outcome.evictions.iter().map(|eviction| eviction.gang_uid.clone()));
     outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
 }
@@ -156,6 +163,7 @@ impl Pass<'_> {
             } else {
                 reasons.splice(0..0, blocked);
             }
+            reasons.extend(self.fill_holes(idx));
             self.report(idx, reasons);
             return false;
         }
@@ -173,6 +181,7 @@ impl Pass<'_> {
             }
             Err(reason) => {
                 reasons.insert(0, reason);
+                self.fill_holes(idx);
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
                 self.world.dirty |= self.world.allow_avoided(&item.all_pods());
@@ -279,7 +288,11 @@ impl Pass<'_> {
         }
         if let Some((until, text)) = &gang.backoff
             && *until > self.now {
-                let code = if gang.unprepared { Code::VolumesNotReady } else { Code::BindRefused };
+                let code = match (gang.life.evicted_at, gang.unprepared) {
+                    (Some(_), _) => Code::StaleGang,
+                    (None, true) => Code::VolumesNotReady,
+                    (None, false) => Code::BindRefused,
+                };
                 let mut reason = Reason::new(code);
                 reason.detail.clone_from(text);
                 return Err(vec![reason]);

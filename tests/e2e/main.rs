@@ -6,6 +6,7 @@
 mod core_groups;
 mod differential;
 mod faults;
+mod life;
 mod load;
 mod rig;
 mod rights;

@@ -174,8 +174,17 @@ fn shape_of_gang(
             at = tree[at].parent;
         }
     }
+    let mut new = vec![0; tree.len()];
+    for put in puts {
+        new[leaf_of(tree, gang, put.pod).unwrap_or(0)] += 1;
+    }
+    // A gang that ran whole and lost pods may get them back one by one; a leaf of which none is left starts whole.
+    let fills_holes = (0..tree.len()).filter(|at| new[*at] > 0).all(|at| {
+        let before = members.n_placed(at).saturating_sub(new[at]);
+        new[at] <= scene.holes(gang, at, before) && (before > 0 || members.ready(tree, at))
+    });
     for at in touched {
-        if !members.ready(tree, at) {
+        if !fills_holes && !members.ready(tree, at) {
             kinds.insert(FaultKind::BelowMinimum(tree[at].name.to_owned()));
         }
         let Some(level) = &tree[at].constraint.required else { continue };

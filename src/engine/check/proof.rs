@@ -65,7 +65,7 @@ impl Likeness<'_> {
 pub(super) fn reasons<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a GangFacts, told: &[Reason], findings: &mut Findings) {
     for reason in told {
         let kind = match &reason.proof {
-            None if matches!(reason.code, Code::NotFoundWithinBudget | Code::BindRefused | Code::VolumesNotReady) => None,
+            None if waits_only(reason.code) => None,
             // A limit passed by the subgroups chosen, where others might have been.
             None if reason.code == Code::QueueOverLimit && has_choice(gang) => None,
             None => Some(FaultKind::Unproven(reason.code)),
@@ -74,6 +74,11 @@ pub(super) fn reasons<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a Ga
         };
         findings.faults.extend(kind.map(|kind| Fault { gang: gang.key.clone(), kind }));
     }
+}
+
+/// Codes that claim nothing about what is possible.
+fn waits_only(code: Code) -> bool {
+    matches!(code, Code::NotFoundWithinBudget | Code::BindRefused | Code::StaleGang | Code::VolumesNotReady)
 }
 
 fn holds<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a GangFacts, reason: &Reason, proof: &Proof) -> bool {
@@ -148,17 +153,22 @@ impl<'s, 'a> Ours<'s, 'a> {
         pods.into_iter().any(|pod| pod.gated)
     }
 
-    /// What could have been tried: the minimum, or each piece of work above it.
+    /// What could have been tried: the minimum, and holes of a gang that ran whole; or each piece of work above it.
     fn tasks(&self) -> Vec<Task<'s, 'a>> {
-        if !self.members.ready(self.tree, 0) {
+        let whole = self.members.ready(self.tree, 0);
+        let mut tasks = Vec::new();
+        if !whole {
             let mut task = self.empty();
             self.minimum(0, &mut task.needs);
-            return vec![task];
+            tasks.push(task);
         }
-        let mut tasks = Vec::new();
         for at in 1..self.tree.len() {
             let leaf = self.tree[at].children.is_empty();
-            let ready = self.members.ready(self.tree, at);
+            let hole = leaf && self.scene.holes(self.gang, at, self.members.n_placed(at)) > 0;
+            if !whole && !hole {
+                continue;
+            }
+            let ready = self.members.ready(self.tree, at) || (hole && self.members.n_placed(at) > 0);
             let mut task = self.empty();
             if ready && leaf && !self.waiting[at].is_empty() {
                 task.needs[at] = Need { present: true, pods: self.waiting[at][..1].to_vec(), ..Need::default() };

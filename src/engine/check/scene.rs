@@ -222,6 +222,13 @@ impl Scene<'_> {
         keys.filter_map(|key| self.world.volumes.attachment(self.world.volumes.claim(&key)?)).collect()
     }
 
+    /// Places of a leaf that were filled when the gang last ran whole, and are not: as the world remembers it.
+    pub(super) fn holes(&self, gang: &GangFacts, leaf: usize, n_placed: usize) -> usize {
+        let idx = self.world.gang_by_key.get(&gang.key);
+        let gang = idx.and_then(|idx| self.world.gangs[idx.at()].as_ref());
+        gang.map_or(0, |gang| self.world.holes(gang, leaf, n_placed))
+    }
+
     /// A claim of the pod keeps it from every node for now.
     pub(super) fn blocked(&self, idx: PodIdx) -> bool {
         self.world.pods[idx.at()].as_ref().is_some_and(|pod| !self.world.shapes[pod.shape.at()].volumes.blocked.is_empty())

@@ -18,6 +18,7 @@ mod cost;
 mod coupled;
 pub(crate) mod exact;
 mod fill;
+mod nominated;
 pub(crate) mod quality;
 mod refine;
 pub(crate) mod search;
@@ -162,7 +163,13 @@ impl<'a> Solver<'a> {
         self.steps = 0;
         self.freeze(root);
         let mark = self.rooms.checkpoint();
-        let result = self.solve_on_ledger(root);
+        let result = match self.nominated(root) {
+            Some(plan) => Ok(plan),
+            None => {
+                self.rooms.rollback(mark, self.shapes);
+                self.solve_on_ledger(root)
+            }
+        };
         self.rooms.rollback(mark, self.shapes);
         result
     }

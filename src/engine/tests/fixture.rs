@@ -167,7 +167,9 @@ impl Lab {
 
     /// One pass, every answer of which is checked.
     pub(crate) fn pass(&mut self) -> Outcome {
-        let before = self.world.fork();
+        let mut before = self.world.fork();
+        // What the pass does first: it remembers what gangs went through.
+        before.review_lives(self.now);
         let outcome = schedule(&mut self.world, &self.policy, self.now);
         for findings in [check::decisions_from(&before, &self.policy, &outcome), check::pass(&self.world, &self.policy, &outcome)] {
             assert_eq!(findings, check::Findings::default());

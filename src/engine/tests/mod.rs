@@ -4,6 +4,7 @@ mod check;
 mod coupled;
 mod fixture;
 mod legal;
+mod life;
 mod quality;
 mod rules;
 mod oracle;
