@@ -1,7 +1,10 @@
 //! What the engine answers: decisions, and verdicts about what must wait.
 //! Data only; text is made at the edges.
 
+mod proof;
+
 use crate::facts::{Amounts, Millis, ObjectKey};
+pub use proof::{Counted, Proof};
 
 /// What one call of `schedule` decided.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -374,49 +377,6 @@ pub struct Reason {
     pub fixes: Vec<Fix>,
     /// What makes it more than "not found"; `None` where nothing is proven.
     pub proof: Option<Proof>,
-}
-
-/// What makes a "no" a proof. `check` verifies it from the facts, but for `Exhausted`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// The reason's own data say it: a mistake, missing or gated pods, a queue, members that are split already.
-    Stated,
-    /// Whichever domain is taken, too few copies fit.
-    Counted(Counted),
-    /// Too few of a subgroup's children can be placed.
-    TooFew {
-        /// The subgroup; empty is the whole gang.
-        subgroup: String,
-        /// Children that must be placed.
-        needed: u32,
-        /// Children that could be, as far as pods go.
-        ready: u32,
-        /// Those that can't, each with its proof.
-        impossible: Vec<(String, Proof)>,
-    },
-    /// Every placement was tried.
-    Exhausted {
-        /// Steps it took.
-        steps: u64,
-    },
-}
-
-/// A count of what every candidate domain could hold at the most.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
-    /// The subgroup; empty is the whole gang.
-    pub subgroup: String,
-    /// Label of the required level whose domains are the candidates (the members' own where some are placed); `None` is
-    /// the cluster as one.
-    pub level: Option<String>,
-    /// What is counted.
-    pub unit: Unit,
-    /// Pods of a segment; 1 for pods.
-    pub size: u32,
-    /// How many must be placed, whatever is chosen.
-    pub needs: u32,
-    /// How many candidates have room for how many, most room first: (room, candidates).
-    pub domains: Vec<(u32, u32)>,
 }
 
 impl Reason {

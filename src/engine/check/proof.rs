@@ -37,6 +37,8 @@ pub(super) struct Known<'a> {
     nodes: Vec<&'a NodeFacts>,
     /// Anti-affinity of pods that have a place: how many, by value of the key.
     avoiding: BTreeMap<&'a PodTerm, BTreeMap<&'a str, usize>>,
+    /// By anti-affinity term of a kind: values of its key where a pod is that it means.
+    meant: BTreeMap<&'a PodTerm, BTreeSet<&'a str>>,
     /// Representatives of kinds of pods, with the copies that fit by node.
     kinds: Vec<(Likeness<'a>, Vec<u64>)>,
 }
@@ -464,6 +466,12 @@ impl<'a> Known<'a> {
         if let Some(at) = self.kinds.iter().position(|(other, _)| other.is_like(&likeness)) {
             return at;
         }
+        for term in &pod.shape.pod_anti_affinity {
+            self.meant.entry(term).or_insert_with(|| {
+                let meant = scene.placed().filter(|(other, _)| scene.means(term, other));
+                meant.filter_map(|(_, node)| node.labels.get(&term.topology_key)).map(String::as_str).collect()
+            });
+        }
         let slots = self.nodes.iter().map(|node| self.copies(scene, pod, node)).collect();
         self.kinds.push((likeness, slots));
         self.kinds.len() - 1
@@ -483,8 +491,7 @@ impl<'a> Known<'a> {
         let mut most = u64::from(u32::MAX);
         for term in &pod.shape.pod_anti_affinity {
             let Some(value) = node.labels.get(&term.topology_key) else { continue };
-            let mut meant = scene.placed().filter(|(_, other)| other.labels.get(&term.topology_key) == Some(value));
-            if meant.any(|(other, _)| scene.means(term, other)) {
+            if self.meant.get(term).is_some_and(|values| values.contains(value.as_str())) {
                 return 0;
             }
             if scene.means(term, pod) {
