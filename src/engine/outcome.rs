@@ -238,6 +238,8 @@ pub enum Code {
     QueueNotLeaf,
     /// A limit of the queue or of an ancestor would be passed.
     QueueOverLimit,
+    /// Work that can't be preempted would pass a queue's quota.
+    QueueOverQuota,
     /// Fewer pods exist than the minimum.
     NotEnoughPods,
     /// Pods are held by scheduling gates.
@@ -268,12 +270,13 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 18] = [
+    pub const ALL: [Code; 19] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
         Code::QueueNotLeaf,
         Code::QueueOverLimit,
+        Code::QueueOverQuota,
         Code::NotEnoughPods,
         Code::PodsGated,
         Code::RequiredDomainTooSmall,
@@ -298,6 +301,7 @@ impl Code {
             Code::QueueNotFound => "QueueNotFound",
             Code::QueueNotLeaf => "QueueNotLeaf",
             Code::QueueOverLimit => "QueueOverLimit",
+            Code::QueueOverQuota => "QueueOverQuota",
             Code::NotEnoughPods => "NotEnoughPods",
             Code::PodsGated => "PodsGated",
             Code::RequiredDomainTooSmall => "RequiredDomainTooSmall",
@@ -368,7 +372,7 @@ pub struct Reason {
     pub unlabelled_nodes: u32,
     /// The mistake, for `Code::Problem`.
     pub problem: Option<crate::facts::Problem>,
-    /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
+    /// The limit or quota, for `Code::QueueOverLimit` and `Code::QueueOverQuota`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
     /// Free text: the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
     /// `Code::VolumesNotReady`, the key for `Code::UnsupportedFeature`.
@@ -404,6 +408,7 @@ impl Reason {
                 | Code::QueueNotFound
                 | Code::QueueNotLeaf
                 | Code::QueueOverLimit
+                | Code::QueueOverQuota
                 | Code::NotEnoughPods
                 | Code::PodsGated
                 | Code::AlreadySplit => Some(Proof::Stated),
@@ -533,6 +538,8 @@ pub enum FixKind {
     Uncordon,
     /// Raise a queue's limit.
     RaiseLimit,
+    /// Raise a queue's quota, or let the gang be preempted.
+    RaiseQuota,
     /// Correct the value named.
     CorrectValue,
     /// Create the object named.
@@ -549,6 +556,7 @@ impl FixKind {
             FixKind::LabelNodes => "LabelNodes",
             FixKind::Uncordon => "Uncordon",
             FixKind::RaiseLimit => "RaiseLimit",
+            FixKind::RaiseQuota => "RaiseQuota",
             FixKind::CorrectValue => "CorrectValue",
             FixKind::CreateObject => "CreateObject",
         }

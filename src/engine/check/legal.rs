@@ -258,8 +258,11 @@ fn queue(scene: &Scene<'_>, gang: &GangFacts, puts: &[Put<'_>], kinds: &mut BTre
         let used = scene.used_by(name);
         let limits = [("gpu", facts.gpu), ("cpu", facts.cpu), ("memory", facts.memory)];
         for (slot, (resource, amount)) in limits.into_iter().enumerate() {
-            if asked[slot] > 0 && amount.limit_millis.is_some_and(|limit| used[slot] > limit) {
+            if asked[slot] > 0 && amount.limit_millis.is_some_and(|limit| used[0][slot] > limit) {
                 kinds.insert(FaultKind::OverLimit(name.to_owned(), resource));
+            }
+            if !gang.preemptible && asked[slot] > 0 && amount.quota_millis.is_some_and(|quota| used[1][slot] > quota) {
+                kinds.insert(FaultKind::OverQuota(name.to_owned(), resource));
             }
         }
     }

@@ -64,6 +64,8 @@ pub enum FaultKind {
     QueueClosed(String),
     /// A limit is passed (queue, `gpu`, `cpu` or `memory`).
     OverLimit(String, &'static str),
+    /// Work that can't be preempted passes a quota (queue, `gpu`, `cpu` or `memory`).
+    OverQuota(String, &'static str),
     /// A "no" that is said to be more than "not found", without a proof.
     Unproven(Code),
     /// The proof beside a "no" does not hold.

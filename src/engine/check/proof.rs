@@ -69,7 +69,7 @@ pub(super) fn reasons<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a Ga
         let kind = match &reason.proof {
             None if waits_only(reason.code) => None,
             // A limit passed by the subgroups chosen, where others might have been.
-            None if reason.code == Code::QueueOverLimit && has_choice(gang) => None,
+            None if matches!(reason.code, Code::QueueOverLimit | Code::QueueOverQuota) && has_choice(gang) => None,
             None => Some(FaultKind::Unproven(reason.code)),
             Some(_) if reason.code == Code::NotFoundWithinBudget => Some(FaultKind::FalseProof(reason.code)),
             Some(proof) => (!holds(scene, known, gang, reason, proof)).then_some(FaultKind::FalseProof(reason.code)),
@@ -128,15 +128,17 @@ impl<'s, 'a> Ours<'s, 'a> {
             Code::QueueNotLeaf => {
                 self.scene.world.queues.values().any(|other| other.parent.as_ref() == Some(&self.gang.queue))
             }
-            Code::QueueOverLimit => queue.is_some_and(|block| {
+            Code::QueueOverLimit | Code::QueueOverQuota => queue.is_some_and(|block| {
+                let quota = reason.code == Code::QueueOverQuota;
                 let Some(facts) = self.scene.world.queues.get(&block.queue) else { return false };
                 let rows = [("gpu", facts.gpu), ("cpu", facts.cpu), ("memory", facts.memory)];
                 let slot = rows.iter().position(|(resource, _)| *resource == block.resource);
                 let asked = |slot: usize| self.tasks().iter().any(|task| least_charge(self.scene, task, 0)[slot] == block.asked_millis);
                 let within = self.scene.chain(&self.gang.queue).contains(&block.queue.as_str());
                 slot.is_some_and(|slot| {
-                    let used = self.scene.used_by(&block.queue)[slot];
-                    let limit = rows[slot].1.limit_millis;
+                    let used = self.scene.used_by(&block.queue)[usize::from(quota)][slot];
+                    let limit = if quota { rows[slot].1.quota_millis } else { rows[slot].1.limit_millis };
+                    let within = within && !(quota && self.gang.preemptible);
                     within && limit == Some(block.limit_millis) && used == block.used_millis && asked(slot) && block.asked_millis > 0
                         && used.saturating_add(block.asked_millis) > block.limit_millis
                 })

@@ -24,7 +24,8 @@ pub(super) struct Scene<'a> {
     places: Vec<Option<&'a str>>,
     on: BTreeMap<&'a str, Vec<PodIdx>>,
     members: BTreeMap<ObjectKey, Vec<PodIdx>>,
-    charged: BTreeMap<&'a str, [i64; 3]>,
+    /// Amounts of all pods, then of those that can't be preempted.
+    charged: BTreeMap<&'a str, [[i64; 3]; 2]>,
 }
 
 /// A subgroup as written; 0 is the whole gang.
@@ -76,7 +77,8 @@ impl<'a> Scene<'a> {
             let charge = charge(pod);
             let total = self.charged.entry(gang.queue.as_str()).or_default();
             for slot in 0..3 {
-                total[slot] = total[slot].saturating_add(charge[slot]);
+                total[0][slot] = total[0][slot].saturating_add(charge[slot]);
+                total[1][slot] = total[1][slot].saturating_add(if gang.preemptible { 0 } else { charge[slot] });
             }
         }
     }
@@ -138,13 +140,14 @@ impl<'a> Scene<'a> {
         offered - used - held
     }
 
-    /// Charged to a queue and those below it: GPUs, milli-cores, megabytes, in thousandths.
-    pub(super) fn used_by(&self, queue: &str) -> [i64; 3] {
-        let mut total = [0_i64; 3];
+    /// Charged to a queue and those below it: GPUs, milli-cores, megabytes, in thousandths; of all pods, then of those
+    /// that can't be preempted.
+    pub(super) fn used_by(&self, queue: &str) -> [[i64; 3]; 2] {
+        let mut total = [[0_i64; 3]; 2];
         for (leaf, amounts) in &self.charged {
             if self.chain(leaf).contains(&queue) {
-                for slot in 0..3 {
-                    total[slot] = total[slot].saturating_add(amounts[slot]);
+                for (half, slot) in [0, 1].into_iter().flat_map(|half| [0, 1, 2].map(|slot| (half, slot))) {
+                    total[half][slot] = total[half][slot].saturating_add(amounts[half][slot]);
                 }
             }
         }

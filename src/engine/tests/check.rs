@@ -231,6 +231,30 @@ fn queues_take_work_within_their_limits() {
     assert_eq!(case.after(queue("below", Some("default-queue"), 16_000)), [FaultKind::QueueClosed("default-queue".into())]);
 }
 
+#[test]
+fn work_that_cannot_be_preempted_stays_within_quotas() {
+    let quota = |quota: i64| {
+        let gpu = QueueAmount { quota_millis: Some(quota), ..QueueAmount::UNLIMITED };
+        let [cpu, memory] = [QueueAmount::UNLIMITED; 2];
+        Event::QueueUpsert(QueueFacts { uid: "q".into(), name: "default-queue".into(), gpu, cpu, memory, ..QueueFacts::default() })
+    };
+    let gang = |preemptible| {
+        let facts = GangFacts { preemptible, ..Lab::gang_facts("g", 2, Lab::constraint("rack", "")) };
+        let mut case = pair();
+        case.before.apply(Event::GangUpsert(facts), 0).unwrap();
+        case
+    };
+    let over = FaultKind::OverQuota("default-queue".into(), "gpu");
+    assert_eq!(gang(false).after(quota(15_000)), [over]);
+    assert_eq!(gang(false).after(quota(16_000)), []);
+    assert_eq!(gang(true).after(quota(15_000)), []);
+    let mut lab = Lab::new("b1/r1: a b");
+    lab.send(quota(15_000));
+    lab.gang("g", 2, 8, "rack", "");
+    assert_eq!(refused(&mut lab).code, Code::QueueOverQuota);
+    assert_eq!(told(&lab, |reason| reason.code = Code::QueueOverLimit), [FaultKind::FalseProof(Code::QueueOverLimit)]);
+}
+
 /// A pod with a claim that waits for a volume; one volume is in rack r1.
 fn with_claim() -> Case {
     let mut lab = Lab::new("b1/r1: a; b1/r2: c");
