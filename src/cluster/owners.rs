@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::raw;
-use super::store::{Bad, Kind, KindState, Store};
+use super::store::{Bad, Kind, KindState, Store, is_base_kind};
 use super::{Effect, Gvk, Unreadable};
 use crate::grouping::{Group, ObjectId, OwnerLookup, Owners, WalkEnd};
 
@@ -98,7 +98,11 @@ pub(super) fn forbidden_owner(group: &Group) -> Option<Problem> {
 impl Store {
     /// Follows the owners of a pod and remembers them. True when one is still to come.
     pub(super) fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
-        let chain = crate::grouping::walk(pod, &self.owners);
+        let mut chain = crate::grouping::walk(pod, &self.owners);
+        while let Some(leader) = chain.unread.as_ref().and_then(|unread| self.pod_as_owner(&unread.id)) {
+            self.owners.by_uid.insert(raw::uid(&leader).to_owned(), Arc::new(leader));
+            chain = crate::grouping::walk(pod, &self.owners);
+        }
         let mut known: Vec<String> = chain.owners.iter().map(|owner| raw::uid(owner).to_owned()).collect();
         let missing = chain.unread.map(|unread| unread.id).filter(|id| {
             known.push(id.uid.clone());
@@ -108,6 +112,13 @@ impl Store {
         let waits = missing.is_some();
         self.set_dependencies(uid, known, missing);
         waits
+    }
+
+    /// A pod of ours that owns others, if the walk stopped at it for the first time.
+    fn pod_as_owner(&self, id: &ObjectId) -> Option<Value> {
+        let is_pod = id.group().is_empty() && id.kind == "Pod";
+        let entry = self.pods.get(&id.uid).filter(|_| is_pod && !self.owners.by_uid.contains_key(&id.uid))?;
+        Some(raw::pod_as_owner(&serde_json::to_value(&entry.pod.metadata).ok()?))
     }
 
     /// Sees to it that an owner arrives. False when it can't.
@@ -123,6 +134,8 @@ impl Store {
                 return false;
             }
             Some(KindState::Forbidden) => self.fetch(id),
+            // The watch has shown it, or will soon; what it showed was not kept as an owner.
+            Some(KindState::Synced) if is_base_kind(id.group(), &id.kind) => self.fetch(id),
             Some(KindState::Syncing | KindState::Synced) => {}
         }
         true
@@ -169,7 +182,8 @@ impl Store {
     }
 
     pub(super) fn owner_applied(&mut self, uid: String, object: &Value) {
-        let trimmed = raw::trim_owner(object);
+        let is_pod = (raw::text(object, "/apiVersion"), raw::text(object, "/kind")) == ("v1", "Pod");
+        let trimmed = if is_pod { raw::pod_as_owner(&object["metadata"]) } else { raw::trim_owner(object) };
         self.fetching.remove(&uid);
         let blind = self.owners.blind.remove(&uid);
         if blind.is_none() && self.owners.by_uid.get(&uid).is_some_and(|owner| **owner == trimmed) {
@@ -187,6 +201,15 @@ impl Store {
             }
         }
         self.regroup_dependents(&uid);
+    }
+
+    /// The answer about an owner that no watch keeps.
+    pub(super) fn owner_read(&mut self, object: &Value) {
+        let uid = raw::uid(object).to_owned();
+        self.fetching.remove(&uid);
+        if self.dependents.contains_key(&uid) && !self.owners.by_uid.contains_key(&uid) {
+            self.owner_applied(uid, object);
+        }
     }
 
     fn regroup_dependents(&mut self, owner: &str) {

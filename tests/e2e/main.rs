@@ -3,9 +3,11 @@
 //! Each test has a control plane and a Berth of its own; run them one at a time (`make e2e`).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod controllers;
 mod differential;
 mod faults;
 mod load;
+mod operators;
 mod rig;
 mod rights;
 mod stories;

@@ -17,7 +17,8 @@ use crate::grouping::object::{Notes, Object, between, integer};
 use crate::grouping::segments::{Place, Places, Segments, leaf, parent};
 use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
-const OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
+/// The label with the operator's name.
+pub(super) const OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
 const ELASTIC_MINIMUM: &str = "/spec/elasticPolicy/minReplicas";
 const POLICY_MINIMUM: &str = "/spec/runPolicy/schedulingPolicy/minAvailable";
 
@@ -32,7 +33,7 @@ pub(super) struct Framework {
     pub(super) field: &'static str,
     /// Replica types, in the order in which they get ranks and their part of the minimum.
     pub(super) types: &'static [&'static str],
-    /// The types whose pods carry `job-role: master`.
+    /// The types whose pods carry `job-role: master`; in a job without any of them the first worker does.
     pub(super) masters: &'static [&'static str],
     /// Value of the operator's name label.
     pub(super) operator: &'static str,
@@ -218,6 +219,7 @@ pub(super) fn expand(job: &Workload<'_>, plan: &mut Plan, framework: &Framework,
         let types = framework.types.join(" nor ");
         return Err(job.problem(&format!("/spec/{}", framework.field), format!("neither {types} is there")));
     }
+    let has_master = framework.masters.iter().any(|word| replica_spec(&job.object, framework, word).is_some());
     for replica_type in framework.types.iter().filter(|word| late != Some(**word)) {
         let Some((name, _)) = replica_spec(&job.object, framework, replica_type) else {
             continue;
@@ -231,7 +233,8 @@ pub(super) fn expand(job: &Workload<'_>, plan: &mut Plan, framework: &Framework,
                 keys::TRAINING_REPLICA_TYPE: word, keys::TRAINING_REPLICA_INDEX: index.to_string(),
                 keys::TRAINING_JOB_NAME: job.name(), OPERATOR_NAME: framework.operator,
             });
-            if framework.masters.contains(replica_type) {
+            let leads = if has_master { framework.masters.contains(replica_type) } else { *replica_type == WORKER && index == 0 };
+            if leads {
                 labels[keys::TRAINING_JOB_ROLE] = json!("master");
             }
             let pod = job.pod(&format!("{base}/template"), &pod_name, &job.object)?.labels(&labels).finish();

@@ -6,8 +6,8 @@
 //! a status; the pod that submits a RayJob is a gang of its own, because it runs only when the cluster does.
 //!
 //! Names and labels of pods are KubeRay's (ray-project/kuberay, `ray-operator/controllers/ray/common`): `<cluster>-head`,
-//! `<cluster>-<group>-worker-<suffix>`, `ray.io/group`, and since 1.5 `ray.io/worker-group-replica-index` and, for groups of
-//! several hosts, `ray.io/replica-host-index`.
+//! `<cluster>-<group>-worker-<suffix>`, `ray.io/group`, and with the feature gate `RayMultiHostIndexing` of 1.5
+//! `ray.io/worker-group-replica-index` and, for groups of several hosts, `ray.io/replica-host-index`. `simulate` has it on.
 
 use berth_api::keys;
 use berth_api::pod_group::TopologyConstraint;
@@ -109,7 +109,7 @@ fn join(group: &mut Group, input: &Input<'_>, roles: &[Role<'_>]) -> Result<(), 
     let key = role.index_label.unwrap_or(REPLICA_INDEX);
     let number = index.and_then(|index| i32::try_from(index).ok()).filter(|number| *number < role.n_pods);
     let Some(number) = number else {
-        let allowed = format!("an index below {}, the pods of the group: KubeRay writes it from 1.5 on", role.n_pods);
+        let allowed = format!("an index below {}, the pods of the group: KubeRay 1.5 writes it with its feature gate RayMultiHostIndexing", role.n_pods);
         return Err(input.bad_label(key, input.pod_label(key), &allowed));
     };
     group.subgroup = Some(segments.leaf(&role.name, number));

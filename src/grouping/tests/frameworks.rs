@@ -68,7 +68,7 @@ fn stray(word: &str) -> String {
 fn launcher_waits_for_its_workers() {
     let mpi = |spec: &str| training("MPIJob", "mpiReplicaSpecs", spec, &[("Launcher", "1", ""), ("Worker", "2", "")]);
     check(&mpi(""), "min 3");
-    assert_eq!(members(&mpi("")), "t-launcher-0=-#0 t-worker-0=-#1 t-worker-1=-#2");
+    assert_eq!(members(&mpi("")), "t-launcher=-#0 t-worker-0=-#1 t-worker-1=-#2");
     let waiting = mpi("launcherCreationPolicy: WaitForWorkersReady,");
     check(&waiting, "min 2");
     assert_eq!(names(&waiting), "t-worker-0 t-worker-1");
