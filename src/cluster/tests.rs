@@ -9,6 +9,8 @@ use super::store::{Store, base_kinds};
 use super::{Change, Effect, Gvk, Unreadable};
 use crate::grouping::ObjectId;
 
+mod many;
+
 fn store() -> Store {
     Store::new("kai-scheduler", SharedDirectory::default())
 }
