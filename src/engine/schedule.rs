@@ -159,10 +159,16 @@ impl Pass<'_> {
             self.report(idx, reasons);
             return false;
         }
-        let item = prepared.minimum(self.world, 0);
         let waiting = prepared.n_waiting(0);
         reasons.extend(blocked_reasons(&prepared));
-        match self.solve(idx, &item) {
+        let item = prepared.minimum(self.world, 0);
+        let bare = prepared.only_needed().map(|prepared| prepared.minimum(self.world, 0));
+        let mut solved = self.solve(idx, &item);
+        // Better a place without room for all that may come than none.
+        if let (Err(_), Some(bare)) = (&solved, bare.filter(|bare| *bare != item)) {
+            solved = self.solve(idx, &bare);
+        }
+        match solved {
             Ok((plan, quality)) => {
                 let more = waiting > plan.places.len();
                 self.commit(idx, &plan, Some(quality));
@@ -175,7 +181,7 @@ impl Pass<'_> {
                 reasons.insert(0, reason);
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
-                self.world.dirty |= self.world.allow_avoided(&item.all_pods());
+                self.world.dirty |= self.world.allow_avoided(&item.existing_pods());
                 false
             }
         }
@@ -199,12 +205,11 @@ impl Pass<'_> {
             };
             tried.insert(sub);
             let n = prepared.leaves[sub].waiting.len();
-            let result = if single {
-                self.most(idx, |world, prepared, count| prepared.unit(world, sub, Some(count)), n)
-            } else {
-                let item = prepared.unit(self.world, sub, None);
-                self.solve(idx, &item)
-            };
+            let may_do_without = prepared.only_needed().is_some();
+            let mut result = self.place_unit(idx, sub, single.then_some(n), false);
+            if result.is_err() && may_do_without {
+                result = self.place_unit(idx, sub, single.then_some(n), true);
+            }
             match result {
                 Ok((plan, quality)) => {
                     // It may take more, or the rest has a reason of its own by now.
@@ -215,6 +220,28 @@ impl Pass<'_> {
                 Err(reason) => reasons.push(reason),
             }
         }
+    }
+
+    /// Places a subgroup's minimum, or as many single pods of a leaf as fit; `bare` is without room for those to come that
+    /// it can do without.
+    fn place_unit(
+        &mut self,
+        idx: GangIdx,
+        sub: usize,
+        singles: Option<usize>,
+        bare: bool,
+    ) -> Result<(Plan, crate::outcome::Quality), Reason> {
+        let unit = |world: &World, prepared: &Prepared<'_>, count: Option<usize>| {
+            let needed = prepared.only_needed().filter(|_| bare);
+            needed.as_ref().unwrap_or(prepared).unit(world, sub, count)
+        };
+        if let Some(n) = singles {
+            return self.most(idx, |world, prepared, count| unit(world, prepared, Some(count)), n);
+        }
+        let gang = self.world.gangs[idx.at()].as_ref();
+        let Some(Ok(prepared)) = gang.map(|gang| self.prepare(gang)) else { return Err(Reason::new(Code::NotEnoughRoom)) };
+        let item = unit(self.world, &prepared, None);
+        self.solve(idx, &item)
     }
 
     /// The quality of the gang's minimum stands; a gang without one takes this.
@@ -312,8 +339,9 @@ impl Pass<'_> {
                 Err((reason, false))
             }
             (Err(_), Some(reason)) => Err((reason, false)),
-            (Ok(plan), None) => {
+            (Ok(mut plan), None) => {
                 let quality = solver.quality(item, &plan);
+                plan.places.retain(|(pod, _)| pod.exists());
                 Ok((plan, quality))
             }
             (Err(failure), None) => {
@@ -337,10 +365,13 @@ impl Pass<'_> {
 
     fn admit(&self, gang: &Gang, item: &Item) -> Result<(), Reason> {
         let mut asked = [0_i64; 3];
-        for pod in item.all_pods() {
-            let Some(pod) = self.world.pods[pod.at()].as_ref() else { continue };
-            for (slot, amount) in self.world.charge_of(&pod.requests).into_iter().enumerate() {
-                asked[slot] = asked[slot].saturating_add(amount);
+        for (shape, pods) in item.groups() {
+            for pod in pods {
+                let pod = self.world.pods.get(pod.at()).and_then(Option::as_ref);
+                let requests = pod.map_or(&self.world.shapes[shape.at()].requests, |pod| &pod.requests);
+                for (slot, amount) in self.world.charge_of(requests).into_iter().enumerate() {
+                    asked[slot] = asked[slot].saturating_add(amount);
+                }
             }
         }
         let block = |queue: &str| QueueBlock {

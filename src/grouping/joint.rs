@@ -13,7 +13,7 @@ use berth_api::pod_group::SubGroup;
 
 use super::object::Object;
 use super::segments::{leaf, parent};
-use super::{Group, GroupProblem, Input, ProblemCode};
+use super::{Awaited, Group, GroupProblem, Input, ProblemCode};
 
 /// Start of the name of a joint PodGroup.
 const PREFIX: &str = "pg-gang-";
@@ -122,6 +122,7 @@ pub fn merge(parts: &BTreeMap<String, Box<Group>>) -> Option<Group> {
     let first = all.iter().find_map(|(role, _)| parts.values().find(|group| role_of(group) == *role))?;
     let mut joint = Group { problems: Vec::new(), warnings: Vec::new(), ..Group::clone(first) };
     joint.auto_preferred.clear();
+    joint.awaited.clear();
     joint.spec.topology_constraint = None;
     joint.spec.sub_groups.clear();
     joint.spec.min_member = None;
@@ -167,6 +168,8 @@ fn add(joint: &mut Group, node: &str, above: Option<&str>, group: &Group) {
         }
         joint.spec.sub_groups.push(SubGroup { name, parent: Some(holder), ..subgroup.clone() });
     }
+    let within = |leaf: &str| if leaf.is_empty() { node.to_owned() } else { format!("{node}-{leaf}") };
+    joint.awaited.extend(group.awaited.iter().map(|awaited| Awaited { leaf: within(&awaited.leaf), ..awaited.clone() }));
     joint.problems.extend(group.problems.iter().cloned());
     joint.warnings.extend(group.warnings.iter().cloned());
 }

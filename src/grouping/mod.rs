@@ -97,6 +97,8 @@ pub struct Group {
     pub auto_preferred: BTreeSet<String>,
     /// Topology of those subgroups; absent is the default topology.
     pub auto_preferred_topology: Option<String>,
+    /// Pods of leaves that are created later, for which the gang's domains must have room.
+    pub awaited: Vec<Awaited>,
     /// Mistakes that keep the gang pending.
     pub problems: Vec<GroupProblem>,
     /// Mistakes that change nothing about where it can run, so that it runs without what they meant.
@@ -134,6 +136,19 @@ impl Group {
     pub fn outranks(&self, other: &Self) -> bool {
         (other.spec.min_member, other.leaves_minimum()) < (self.spec.min_member, self.leaves_minimum())
     }
+}
+
+/// Pods of a leaf that are created later.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Awaited {
+    /// The leaf; empty in a gang without subgroups.
+    pub leaf: String,
+    /// How many pods the leaf has once all are there.
+    pub n_pods: i32,
+    /// The gang is of no use without them. Otherwise it only prefers to begin where they fit.
+    pub needed: bool,
+    /// Their template; `None` is as the pods that are there.
+    pub template: Option<Value>,
 }
 
 /// What grouping says about a pod.

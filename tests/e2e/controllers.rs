@@ -189,6 +189,45 @@ fn owner(object: &DynamicObject) -> Value {
     }])
 }
 
+/// A StatefulSet of a set: that of the leaders, or the workers of one.
+fn stateful(name: &str, owner: Value, (start, replicas): (i32, i32), selector: Value, labels: Value, annotations: Value) -> Value {
+    let mut template = template("main", annotations, 1);
+    template["metadata"]["labels"] = labels.clone();
+    template["spec"]["restartPolicy"] = json!("Always");
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": name, "ownerReferences": owner, "labels": labels},
+        "spec": {
+            "replicas": replicas, "serviceName": name, "podManagementPolicy": "Parallel", "ordinals": {"start": start},
+            "selector": {"matchLabels": selector}, "template": template,
+        },
+    })
+}
+
+/// Creates the leaders of a set, as its controller does.
+async fn create_leaders(rig: &Rig, set: &DynamicObject, n_groups: i32, notes: Value) {
+    let name = set.name_any();
+    let selector = json!({format!("{LWS}/name"): name, format!("{LWS}/worker-index"): "0"});
+    let labels = both(selector.clone(), json!({format!("{LWS}/template-revision-hash"): "r1"}));
+    rig.create(&stateful(&name, owner(set), (0, n_groups), selector, labels, notes)).await;
+}
+
+/// Creates the workers of a leader, as the set's controller does once it may.
+async fn create_workers(rig: &Rig, set: &str, group: i32, n_workers: i32, notes: Value) {
+    let name = format!("{set}-{group}");
+    let leader = wait_for("the leader", SOON, || async { rig.pods().get_opt(&name).await }).await.unwrap();
+    assert_eq!(leader.labels()[&format!("{LWS}/group-index")], group.to_string());
+    let selector = json!({
+        format!("{LWS}/name"): set, format!("{LWS}/group-index"): group.to_string(), format!("{LWS}/group-key"): format!("key{group}"),
+    });
+    let labels = both(selector.clone(), json!({format!("{LWS}/template-revision-hash"): "r1"}));
+    let of_leader = json!([{
+        "apiVersion": "v1", "kind": "Pod", "name": name, "uid": leader.metadata.uid, "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let notes = both(notes, json!({format!("{LWS}/leader-name"): name}));
+    rig.create(&stateful(&name, of_leader, (1, n_workers), selector, labels, notes)).await;
+}
+
 /// Two groups of a leader and seven workers, in segments of four: the leader is one of the first four.
 async fn leader_worker_set(rig: &Rig) {
     number_pods(rig).await;
@@ -203,38 +242,9 @@ async fn leader_worker_set(rig: &Rig) {
         }))
         .await;
     let sizes = json!({format!("{LWS}/size"): "8", format!("{LWS}/subgroup-size"): "4"});
-    let stateful = |name: &str, owner: Value, start: i32, replicas: i32, selector: Value, labels: Value, annotations: Value| {
-        let mut template = template("main", annotations, 1);
-        template["metadata"]["labels"] = labels.clone();
-        template["spec"]["restartPolicy"] = json!("Always");
-        json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet",
-            "metadata": {"name": name, "ownerReferences": owner, "labels": labels},
-            "spec": {
-                "replicas": replicas, "serviceName": "llm", "podManagementPolicy": "Parallel", "ordinals": {"start": start},
-                "selector": {"matchLabels": selector}, "template": template,
-            },
-        })
-    };
-    let leaders = json!({
-        format!("{LWS}/name"): "llm", format!("{LWS}/worker-index"): "0", format!("{LWS}/template-revision-hash"): "r1",
-    });
-    let selector = json!({format!("{LWS}/name"): "llm", format!("{LWS}/worker-index"): "0"});
-    let notes = both(sizes.clone(), json!({format!("{LWS}/subgroup-policy-type"): "LeaderWorker"}));
-    rig.create(&stateful("llm", owner(&set), 0, 2, selector, leaders, notes)).await;
+    create_leaders(rig, &set, 2, both(sizes.clone(), json!({format!("{LWS}/subgroup-policy-type"): "LeaderWorker"}))).await;
     for group in 0..2 {
-        let name = format!("llm-{group}");
-        let leader = wait_for("the leader", SOON, || async { rig.pods().get_opt(&name).await }).await.unwrap();
-        assert_eq!(leader.labels()[&format!("{LWS}/group-index")], group.to_string());
-        let selector = json!({
-            format!("{LWS}/name"): "llm", format!("{LWS}/group-index"): group.to_string(), format!("{LWS}/group-key"): format!("key{group}"),
-        });
-        let labels = both(selector.clone(), json!({format!("{LWS}/template-revision-hash"): "r1"}));
-        let of_leader = json!([{
-            "apiVersion": "v1", "kind": "Pod", "name": name, "uid": leader.metadata.uid, "controller": true, "blockOwnerDeletion": true,
-        }]);
-        let notes = both(sizes.clone(), json!({format!("{LWS}/leader-name"): name}));
-        rig.create(&stateful(&name, of_leader, 1, 7, selector, labels, notes)).await;
+        create_workers(rig, "llm", group, 7, sizes.clone()).await;
     }
     let places = rig.bound("llm-", 16, SOON).await;
     for group in 0..2 {
@@ -298,4 +308,95 @@ async fn job_set(rig: &Rig) {
     assert_eq!(sizes, [("driver-replica-0", 1), ("workers-replica-0", 4), ("workers-replica-1", 4)]);
     assert!(leaves.values().all(|nodes| nodes.iter().collect::<BTreeSet<_>>().len() == 1), "{leaves:?}");
     assert_eq!(groups(rig, "pg-train-").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaders_go_where_their_followers_will_fit() {
+    let mut rig = Rig::new(zones(&[("za", &[3, 2, 4, 4])])).await;
+    rig.topology("cluster-topology", &[ZONE, RACK]).await;
+    rig.start_berth();
+    rig.ready().await;
+    rig.loose_kind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets").await;
+    rig.loose_kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets").await;
+    leader_ready(&rig).await;
+    exclusive_job(&rig).await;
+}
+
+/// The workers come when the leader is ready. By packing it would go into the smallest rack.
+async fn leader_ready(rig: &Rig) {
+    number_pods(rig).await;
+    let one_rack = json!({"kai.scheduler/topology": "cluster-topology", "kai.scheduler/topology-required-placement": RACK});
+    let set = rig
+        .create(&json!({
+            "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+            "metadata": {"name": "late", "annotations": one_rack},
+            "spec": {"replicas": 1, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {
+                "size": 4, "workerTemplate": template("main", json!({}), 1),
+            }},
+        }))
+        .await;
+    let size = json!({format!("{LWS}/size"): "4"});
+    create_leaders(rig, &set, 1, size.clone()).await;
+    let leader = rig.bound("late-", 1, SOON).await;
+    create_workers(rig, "late", 0, 3, size).await;
+    let places = rig.bound("late-", 4, SOON).await;
+    assert_eq!(places.values().collect::<BTreeSet<_>>(), leader.values().collect::<BTreeSet<_>>(), "{places:?}");
+}
+
+/// The followers come when the leader has a node, with a selector for its rack, as the set's admission webhook writes it.
+async fn exclusive_job(rig: &Rig) {
+    let exclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+    let mut of_set = json!({"kai.scheduler/topology": "cluster-topology"});
+    of_set[exclusive] = json!(RACK);
+    let job = json!({
+        "parallelism": 4, "completions": 4, "completionMode": "Indexed", "managedBy": "example.com/nobody",
+        "template": template("main", json!({}), 1),
+    });
+    let set = rig
+        .create(&json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "alone", "annotations": of_set},
+            "spec": {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": job}}]},
+        }))
+        .await;
+    let job = rig
+        .create(&json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "alone-w-0", "ownerReferences": owner(&set)}, "spec": job,
+        }))
+        .await;
+    let create = async |index: i32, rack: Option<&str>| {
+        let mut marks = json!({
+            "jobset.sigs.k8s.io/jobset-name": "alone", "jobset.sigs.k8s.io/replicatedjob-name": "w",
+            "jobset.sigs.k8s.io/job-index": "0", "jobset.sigs.k8s.io/job-key": "alone",
+            "batch.kubernetes.io/job-completion-index": index.to_string(), "batch.kubernetes.io/job-name": "alone-w-0",
+        });
+        let mut spec = template("main", json!({}), 1)["spec"].clone();
+        if let Some(rack) = rack {
+            spec["nodeSelector"][RACK] = json!(rack);
+        } else {
+            let own = |operator: &str| json!({"key": "jobset.sigs.k8s.io/job-key", "operator": operator, "values": ["alone"]});
+            let term = |expressions: Value| json!([{
+                "labelSelector": {"matchExpressions": expressions}, "topologyKey": RACK, "namespaceSelector": {},
+            }]);
+            let others = json!([{"key": "jobset.sigs.k8s.io/job-key", "operator": "Exists"}, own("NotIn")]);
+            let required = "requiredDuringSchedulingIgnoredDuringExecution";
+            spec["affinity"]["podAffinity"][required] = term(json!([own("In")]));
+            spec["affinity"]["podAntiAffinity"][required] = term(others);
+        }
+        let labels = marks.clone();
+        marks[exclusive] = json!(RACK);
+        rig.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("alone-w-0-{index}-x"), "ownerReferences": owner(&job), "labels": labels, "annotations": marks},
+            "spec": spec,
+        }))
+        .await;
+    };
+    create(0, None).await;
+    let leader = rig.bound("alone-", 1, SOON).await;
+    let rack = leader.values().next().unwrap();
+    for index in 1..4 {
+        create(index, Some(rack)).await;
+    }
+    let places = rig.bound("alone-", 4, SOON).await;
+    assert!(places.values().all(|node| node == rack), "{places:?}");
 }

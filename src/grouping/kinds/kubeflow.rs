@@ -15,7 +15,7 @@ use crate::grouping::defaults::Defaults;
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, between, integer};
 use crate::grouping::segments::{Place, Places, Segments, leaf, parent};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
+use crate::grouping::{Awaited, Group, GroupProblem, Input, ProblemCode};
 
 /// The label with the operator's name.
 pub(super) const OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
@@ -48,6 +48,8 @@ pub(super) struct Role<'a> {
     replica_type: &'static str,
     n_pods: i32,
     template: Notes<'a>,
+    /// The template itself.
+    whole_template: &'a Value,
     segments: Option<Segments>,
     /// The rule that the template states for its own pods.
     constraint: Option<TopologyConstraint>,
@@ -82,6 +84,7 @@ pub(super) fn group(input: &Input<'_>, framework: &Framework, late: Option<&str>
     if !is_flat {
         add_leaves(&mut group, &shape, late);
     }
+    await_late(&mut group, &shape, late, is_flat);
     match member(input, framework, &shape) {
         Ok((subgroup, index)) => {
             group.subgroup = Some(subgroup).filter(|_| !is_flat);
@@ -107,6 +110,7 @@ fn shape<'a>(job: Object<'a>, framework: &Framework) -> Result<Shape<'a>, GroupP
             replica_type,
             n_pods,
             template,
+            whole_template: spec.get("template").unwrap_or(&Value::Null),
             segments: places.read(n_pods)?,
             constraint: None,
             index_label: places.index_label(),
@@ -176,6 +180,14 @@ fn add_leaves(group: &mut Group, shape: &Shape<'_>, late: Option<&str>) {
                 segments.add(group, Some(&role.name), &role.name, role.n_pods, least);
             }
         }
+    }
+}
+
+/// The pods of the late type need room where the others go.
+fn await_late(group: &mut Group, shape: &Shape<'_>, late: Option<&str>, is_flat: bool) {
+    for role in shape.roles.iter().filter(|role| Some(role.replica_type) == late && 0 < role.n_pods) {
+        let (leaf, n_pods) = if is_flat { (String::new(), shape.minimum) } else { (role.name.clone(), role.n_pods) };
+        group.awaited.push(Awaited { leaf, n_pods, needed: true, template: Some(role.whole_template.clone()) });
     }
 }
 

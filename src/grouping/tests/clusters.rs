@@ -165,6 +165,7 @@ fn exclusive_job_sets_start_with_their_leaders() {
     let follower = leader.replace(" 1 @", " 2 @");
     assert_eq!((sketch(&all[0].1).as_str(), sketch(&all[1].1)), (leader, follower));
     assert!(all[1].1.outranks(&all[0].1));
+    assert_eq!((to_come(&all[0].1), to_come(&all[1].1)), ("w-replica-0 2! | w-replica-1 2!".to_owned(), String::new()));
     let selectors = job_set(
         "alpha.jobset.sigs.k8s.io/exclusive-topology: rack, alpha.jobset.sigs.k8s.io/node-selector: 'true'",
         "",
