@@ -610,3 +610,46 @@ fn a_leader_that_is_not_ours_is_read_once() {
     assert_eq!(pods(&effects)[0].gang.as_deref(), Some("pg-l-lws-group-0"));
     assert!(apply(&mut store, pod_kind(), worker).iter().all(|effect| !matches!(effect, Effect::Fetch(_))));
 }
+
+#[test]
+fn a_joint_gang_waits_again_for_a_role_whose_owner_is_gone() {
+    let mut store = store();
+    end_lists(&mut store);
+    let role = |name: &str| {
+        let mut object = job("2");
+        object["metadata"] = json!({"name": name, "namespace": "ns", "uid": format!("job-{name}"), "annotations": {
+            "berth.scheduler/gang": "serve", "berth.scheduler/gang-role": name, "berth.scheduler/gang-roles": "prefill,decode",
+            "kai.scheduler/batch-min-member": "2",
+        }});
+        object
+    };
+    let member = |name: &str| below(pod(name, None), ["batch/v1", "Job", name, &format!("job-{name}")]);
+    apply(&mut store, pod_kind(), member("prefill"));
+    store.apply(Change::ListStarted(job_kind()), 1_000);
+    let effects = store.apply(Change::Listed(job_kind(), Box::new(role("prefill"))), 1_000);
+    store.apply(Change::Listed(job_kind(), Box::new(role("decode"))), 1_000);
+    store.apply(Change::ListEnded(job_kind()), 1_000);
+    let mut group = creations(&effects)[0].clone();
+    group["metadata"]["uid"] = json!("pg");
+    let groups = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    apply(&mut store, groups.clone(), group.clone());
+    // The second owner is written down too: else the PodGroup would go with the first.
+    let effects = apply(&mut store, pod_kind(), member("decode"));
+    let patched: Vec<&Value> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::PatchPodGroup(_, patch) => Some(&**patch),
+            _ => None,
+        })
+        .collect();
+    let owners = patched.last().unwrap()["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!(owners.iter().map(|owner| owner["name"].as_str().unwrap()).collect::<Vec<_>>(), ["prefill", "decode"]);
+    let leaves = |effects: &[Effect]| {
+        let told = gangs(effects).last().map(|gang| gang.subgroups.clone()).unwrap_or_default();
+        told.iter().map(|leaf| format!("{} {}", leaf.name, leaf.min_member.unwrap_or(0))).collect::<Vec<_>>()
+    };
+    assert_eq!(leaves(&effects), ["prefill 2", "decode 2"]);
+    // Its pods are gone with it: what it asked for is not known any more, but that it is awaited.
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(member("prefill"))), 2_000);
+    assert_eq!(leaves(&effects), ["prefill 1", "decode 2"]);
+}

@@ -6,14 +6,14 @@
 //! workload would have alone; one that is not there yet still counts, so the gang waits for it. With a number behind it, a
 //! role has that many owners, or groups of a LeaderWorkerSet, and more of them are the elastic part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::keys;
 use berth_api::pod_group::SubGroup;
 
 use super::object::Object;
 use super::segments::{leaf, parent};
-use super::{Awaited, Group, GroupProblem, Input, ProblemCode};
+use super::{Awaited, Group, GroupProblem, Input, ObjectId, ProblemCode};
 
 /// Start of the name of a joint PodGroup.
 const PREFIX: &str = "pg-gang-";
@@ -123,6 +123,8 @@ pub fn merge(parts: &BTreeMap<String, Box<Group>>) -> Option<Group> {
     let mut joint = Group { problems: Vec::new(), warnings: Vec::new(), ..Group::clone(first) };
     joint.auto_preferred.clear();
     joint.awaited.clear();
+    let others: BTreeSet<&ObjectId> = parts.values().map(|group| &group.owner).filter(|owner| **owner != first.owner).collect();
+    joint.further_owners = others.into_iter().cloned().collect();
     joint.spec.topology_constraint = None;
     joint.spec.sub_groups.clear();
     joint.spec.min_member = None;

@@ -400,3 +400,47 @@ async fn exclusive_job(rig: &Rig) {
     let places = rig.bound("alone-", 4, SOON).await;
     assert!(places.values().all(|node| node == rack), "{places:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_owners_are_one_gang_until_the_last_is_gone() {
+    let rig = started(2).await;
+    let notes = |role: &str| {
+        both(in_one_zone(), json!({
+            "berth.scheduler/gang": "serve", "berth.scheduler/gang-role": role,
+            "berth.scheduler/gang-roles": "prefill,decode", "kai.scheduler/batch-min-member": "2",
+        }))
+    };
+    rig.job("prefill", 2, notes("prefill")).await;
+    rig.waits_because("prefill-", "NotEnoughPods").await;
+    rig.job("decode", 2, notes("decode")).await;
+    rig.bound("prefill-", 2, SOON).await;
+    let places = rig.bound("decode-", 2, SOON).await;
+    assert_eq!(places.values().map(|node| zone(node)).collect::<BTreeSet<_>>().len(), 1, "{places:?}");
+    let owners = async || {
+        let group = rig.pod_groups().get("pg-gang-serve").await.map_err(|error| error.to_string())?;
+        let owners = group.metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.name);
+        Ok::<_, String>((group.metadata.uid, owners.collect::<Vec<_>>()))
+    };
+    let both_there = wait_for("both owners to be written down", SOON, || async {
+        let (uid, owners) = owners().await?;
+        if owners == ["prefill", "decode"] { Ok(Some(uid)) } else { Err(format!("{owners:?} are")) }
+    });
+    let uid = both_there.await.unwrap();
+    // The first owner goes, and with it its pods; the garbage collector leaves the PodGroup to the other.
+    let jobs: kube::Api<k8s_openapi::api::batch::v1::Job> = kube::Api::namespaced(rig.client.clone(), &rig.namespace);
+    jobs.delete("prefill", &DeleteParams::background()).await.unwrap();
+    wait_for("the collector to be through", SOON, || async {
+        let (now, owners) = owners().await?;
+        if now != uid {
+            return Err("the PodGroup was deleted".to_owned());
+        }
+        if owners == ["decode"] { Ok(Some(())) } else { Err(format!("{owners:?} are its owners")) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(rig.places("decode-").await, places);
+    // The role comes again, and is part of the same gang: in its zone.
+    rig.job("prefill", 2, notes("prefill")).await;
+    let again = rig.bound("prefill-", 2, SOON).await;
+    assert_eq!(again.values().chain(places.values()).map(|node| zone(node)).collect::<BTreeSet<_>>().len(), 1, "{again:?}");
+}

@@ -20,6 +20,7 @@ use crate::grouping::object::{Notes, Object, integer};
 use crate::grouping::segments::{Place, Places, Segments, leaf, parent};
 use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
+const SUBMITTER: &str = "/spec/submitterPodTemplate";
 const HEAD: &str = "headgroup";
 const CLUSTER: &str = "ray.io/cluster";
 const NODE_TYPE: &str = "ray.io/node-type";
@@ -181,7 +182,7 @@ pub fn expand(cluster: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProbl
     expand_spec(cluster, plan, "/spec", cluster.name(), &cluster.object)
 }
 
-/// The pods of a RayJob: those of its cluster. Its submitter comes when they run.
+/// The pods of a RayJob: those of its cluster, and the one that submits it.
 pub fn expand_job(ray_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
     if ray_job.is_true("/spec/suspend") {
         return Err(ray_job.problem("/spec/suspend", "the RayJob is suspended, so its operator creates no cluster"));
@@ -189,7 +190,23 @@ pub fn expand_job(ray_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandP
     if ray_job.object.pointer("/spec/clusterSelector").and_then(Value::as_object).is_some_and(|map| !map.is_empty()) {
         return Ok(());
     }
-    expand_below(ray_job, plan, "/spec/rayClusterSpec")
+    expand_below(ray_job, plan, "/spec/rayClusterSpec")?;
+    expand_submitter(ray_job, plan)
+}
+
+/// The pod that submits a RayJob, where its template is written: KubeRay's own one has no scheduler of ours.
+fn expand_submitter(ray_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
+    let mode = ray_job.object.pointer("/spec/submissionMode").and_then(Value::as_str).unwrap_or("K8sJobMode");
+    if mode != "K8sJobMode" || ray_job.object.pointer(SUBMITTER).is_none() {
+        return Ok(());
+    }
+    let mut submitter = ray_job.child("batch/v1", "Job", ray_job.name());
+    submitter["spec"] = json!({"parallelism": 1, "completions": 1, "template": ray_job.object.pointer(SUBMITTER)});
+    let labels = json!({"job-name": ray_job.name(), keys::JOB_NAME: ray_job.name()});
+    let pod = ray_job.pod(SUBMITTER, &format!("{}-0", ray_job.name()), &submitter)?.labels(&labels).finish();
+    plan.objects.push(submitter);
+    plan.pods.push(Draft { pod, identity: Identity::Label(keys::JOB_NAME, ray_job.name().to_owned()) });
+    Ok(())
 }
 
 /// The pods of a RayService: those of its one cluster.

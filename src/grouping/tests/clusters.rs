@@ -65,6 +65,13 @@ fn ray_jobs_and_services_are_grouped_by_their_cluster() {
 {apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: r-x, uid: j}]}}";
     let group = group(submitter);
     assert_eq!((group.name.as_str(), sketch(&group).as_str()), ("pg-r-x-j", "min 1"));
+    let template = "submitterPodTemplate: {spec: SPEC}, rayClusterSpec: {headGroupSpec: {template: {spec: SPEC}}}";
+    let job = |spec: &str| format!("{{apiVersion: ray.io/v1, kind: RayJob, metadata: {{name: r, uid: u}}, spec: {{{spec}{template}}}}}");
+    let all = groups(&job(""));
+    let names: Vec<_> = all.iter().map(|(pod, group)| format!("{pod} {}", group.name.split('-').nth(1).unwrap())).collect();
+    assert_eq!(names, ["r-raycluster-head r", "r-0 r"]);
+    assert_ne!(all[0].1.name, all[1].1.name);
+    assert_eq!(groups(&job("submissionMode: HTTPMode, ")).len(), 1);
 }
 
 #[test]
