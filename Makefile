@@ -7,7 +7,7 @@ BERTH := target/debug/berth
 ## demo: the seed stories, offline: no cluster needed.
 demo:
 	@echo "Building berth (some minutes on a fresh machine, a second afterwards) ..." >&2
-	@$(CARGO) build --locked --quiet --bin berth
+	@$(CARGO) build --locked --bin berth
 	@for story in examples/*/; do \
 		echo; echo "=== $$story"; sed -n 's/^# //p' "$$story/README.md" | head -1; echo; \
 		$(BERTH) simulate "$$story" || exit 1; \
@@ -16,7 +16,7 @@ demo:
 ## demo-cluster: the seed story on a real API server: KUBECONFIG's after asking, else a control plane of its own.
 demo-cluster:
 	@echo "Building berth and the demo ..." >&2
-	@$(CARGO) build --locked --quiet -p berth -p berth-demo --bins
+	@$(CARGO) build --locked -p berth -p berth-demo --bins
 	@$(CARGO) run --locked --quiet -p berth-demo
 
 ## test: formatting, lints and every test.

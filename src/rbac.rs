@@ -74,6 +74,8 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
         rule("scheduling.run.ai", &["podgroups/status"], &["patch"]),
         rule("kai.scheduler", &["topologies"], WATCH),
         rule("scheduling.k8s.io", &["priorityclasses"], WATCH),
+        // Named by pods in spec.schedulingGroup, where the server has them.
+        rule("scheduling.k8s.io", &["podgroups"], WATCH),
     ];
     if options.labels_first {
         rules.push(rule("", &["pods"], &["patch"]));

@@ -5,6 +5,7 @@
 //! fails with an error that names the text and what is allowed. Knows nothing about the engine, a client or a cluster.
 
 pub mod amount;
+pub mod core_group;
 pub mod crds;
 mod decimal;
 pub mod duration;
@@ -17,6 +18,7 @@ mod schema;
 pub mod topology;
 
 pub use amount::{Amount, AmountError, Bound};
+pub use core_group::CorePodGroupSpec;
 pub use crds::{crds, crds_yaml};
 pub use duration::{DurationError, parse_duration_millis};
 pub use grouping_rule::{GroupingRule, GroupingRuleSpec};

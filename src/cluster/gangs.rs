@@ -101,7 +101,11 @@ impl Store {
             Grouping::External(external) => {
                 self.join(uid, Membership::of_external(*external));
             }
-            Grouping::Group(group) => {
+            Grouping::Group(mut group) => {
+                if let Some(name) = self.pods.get(uid).and_then(|entry| entry.core_group.clone()) {
+                    let topology = self.core_groups.apply(&mut group, &name);
+                    topology.into_iter().for_each(|event| self.tell(event));
+                }
                 let marked = Membership::written_on(pod).gang;
                 if group.unread_owner.is_some() && raw::node_of(pod).is_some() && marked.is_some() {
                     return false;

@@ -5,6 +5,7 @@
 //! `ingest` joins the two. Nothing here writes to the API: effects that do are handed to `status`.
 
 pub mod convert;
+pub mod core_groups;
 pub mod directory;
 pub mod ingest;
 mod gangs;

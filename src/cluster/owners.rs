@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::grouping_rule::GroupingRuleSpec;
-use berth_engine::facts::{Millis, Problem, ProblemCode};
+use berth_engine::facts::{Millis, ObjectKey, Problem, ProblemCode};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
+use super::core_groups::core_dependency;
 use super::raw;
 use super::store::{Bad, Kind, KindState, Store, is_base_kind};
 use super::{Effect, Gvk, Unreadable};
@@ -110,6 +111,8 @@ impl Store {
         });
         let missing = missing.filter(|id| self.await_owner(id));
         let waits = missing.is_some();
+        let named = self.pods.get(uid).and_then(|entry| entry.core_group.as_ref());
+        known.extend(named.map(|name| core_dependency(&ObjectKey::new(raw::pod_key(pod).namespace, name.clone()))));
         self.set_dependencies(uid, known, missing);
         waits
     }
@@ -212,7 +215,7 @@ impl Store {
         }
     }
 
-    fn regroup_dependents(&mut self, owner: &str) {
+    pub(super) fn regroup_dependents(&mut self, owner: &str) {
         for pod in self.dependents.get(owner).cloned().unwrap_or_default() {
             self.regroup(&pod);
         }

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
+use super::core_groups::{CoreGroups, core_dependency};
 use super::directory::SharedDirectory;
 use super::gangs::Gang;
 use super::held;
@@ -24,6 +25,7 @@ use super::owners::OwnerCache;
 use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
 use crate::grouping::ObjectId;
+use crate::grouping::core_group::{self, is_core_group};
 
 /// Skipped objects remembered, so that each is logged once: more than a person would read.
 const MAX_SKIPPED_NAMES: usize = 10_000;
@@ -80,6 +82,8 @@ pub(super) struct PodEntry {
     pub(super) pod: Box<Pod>,
     /// It runs, and its shape was forgotten: the engine was told all there is.
     pub(super) settled: bool,
+    /// The PodGroup of `scheduling.k8s.io` that it names.
+    pub(super) core_group: Option<String>,
     /// Where grouping found it to belong.
     pub(super) membership: Membership,
     /// The gang it was told to be in.
@@ -103,9 +107,12 @@ pub struct Store {
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
     storage: StorageKinds,
+    pub(super) core_groups: CoreGroups,
     /// Names of the priority classes by UID.
     class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
+    /// Pods of other schedulers that hold room where they are nominated.
+    nominated: BTreeSet<String>,
     /// Names of everything that any node has.
     resources: BTreeSet<String>,
     synced: bool,
@@ -149,8 +156,10 @@ impl Store {
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
             storage: StorageKinds::default(),
+            core_groups: CoreGroups::default(),
             class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
+            nominated: BTreeSet::new(),
             resources: BTreeSet::new(),
             synced: false,
             directory,
@@ -225,7 +234,9 @@ impl Store {
         for uid in gone {
             self.deleted(gvk, &uid);
         }
-        if gvk.kind == "PodGroup" {
+        if gvk.group == core_group::API_GROUP {
+            self.regroup_core();
+        } else if gvk.kind == "PodGroup" {
             self.refresh_all_gangs();
         }
         if state == KindState::Synced {
@@ -267,7 +278,16 @@ impl Store {
             ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueUpsert(convert::queue_facts(&typed::<Queue>(object)?)?)),
             ("kai.scheduler", "Topology") => {
-                self.tell(Event::TopologyUpsert(convert::topology_facts(&typed::<Topology>(object)?)?));
+                let facts = convert::topology_facts(&typed::<Topology>(object)?)?;
+                let moved = self.core_groups.topology_applied(&facts);
+                self.tell(Event::TopologyUpsert(facts));
+                if moved {
+                    self.regroup_core();
+                }
+            }
+            (core_group::API_GROUP, kind) if is_core_group(text(object, "/apiVersion"), kind) => {
+                let key = self.core_groups.applied(object);
+                self.regroup_dependents(&core_dependency(&key));
             }
             ("scheduling.k8s.io", "PriorityClass") => {
                 let before = self.priorities.clone();
@@ -302,7 +322,18 @@ impl Store {
             ("", "Pod") => self.pod_deleted(uid),
             ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
             ("scheduling.run.ai", "Queue") => self.tell(Event::QueueDelete(uid.to_owned())),
-            ("kai.scheduler", "Topology") => self.tell(Event::TopologyDelete(uid.to_owned())),
+            ("kai.scheduler", "Topology") => {
+                let moved = self.core_groups.topology_deleted(uid);
+                self.tell(Event::TopologyDelete(uid.to_owned()));
+                if moved {
+                    self.regroup_core();
+                }
+            }
+            (core_group::API_GROUP, "PodGroup") => {
+                if let Some(key) = self.core_groups.deleted(uid) {
+                    self.regroup_dependents(&core_dependency(&key));
+                }
+            }
             ("scheduling.k8s.io", "PriorityClass") => {
                 if let Some(name) = self.class_names.remove(uid) {
                     self.priorities.remove(&name);
@@ -356,12 +387,7 @@ impl Store {
     fn pod_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
         let ours = text(object, "/spec/schedulerName") == self.scheduler_name;
         if !ours {
-            if !text(object, "/spec/nodeName").is_empty() {
-                let read = typed::<Pod>(object)
-                    .and_then(|pod| Ok(convert::pod_facts(&pod, &Membership::default(), &self.scheduler_name)?));
-                let facts = read.unwrap_or_else(|bad| self.held(&uid, object, Membership::default(), bad));
-                self.tell(Event::PodUpsert(facts));
-            }
+            self.foreign_pod_applied(uid, object);
             return Ok(());
         }
         let pod = match typed::<Pod>(object) {
@@ -377,15 +403,31 @@ impl Store {
         let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
         *entry.pod = pod;
         entry.settled = false;
+        entry.core_group = core_group::named(object).map(str::to_owned);
         if regroup { self.regroup(&uid) } else { self.tell_pod(&uid) }
         Ok(())
+    }
+
+    /// Pods of other schedulers hold room where they are bound or, before that, nominated.
+    fn foreign_pod_applied(&mut self, uid: String, object: &Value) {
+        let bound = !text(object, "/spec/nodeName").is_empty();
+        let nominated = !bound && !text(object, "/status/nominatedNodeName").is_empty();
+        let was_nominated = if nominated { !self.nominated.insert(uid.clone()) } else { self.nominated.remove(&uid) };
+        if bound || nominated {
+            let read = typed::<Pod>(object)
+                .and_then(|pod| Ok(convert::pod_facts(&pod, &Membership::default(), &self.scheduler_name)?));
+            let facts = read.unwrap_or_else(|bad| self.held(&uid, object, Membership::default(), bad));
+            self.tell(Event::PodUpsert(facts));
+        } else if was_nominated {
+            self.tell(Event::PodDelete(uid));
+        }
     }
 
     /// Finds the gang of a pod again and tells the engine.
     pub(super) fn regroup(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let pod = entry.pod.clone();
-        let missing = self.walk(uid, &pod);
+        let missing = self.walk(uid, &pod) | self.await_core_group(uid);
         let runs = raw::node_of(&pod).is_some();
         let marked = Membership::written_on(&pod);
         if missing && !runs {
@@ -446,6 +488,7 @@ impl Store {
         self.forget_dependencies(uid);
         self.join(uid, Membership::default());
         self.pods.remove(uid);
+        self.nominated.remove(uid);
         self.tell(Event::PodDelete(uid.to_owned()));
     }
 }
@@ -463,6 +506,7 @@ impl PodEntry {
         Self {
             pod: Box::default(),
             settled: false,
+            core_group: None,
             membership: Membership::default(),
             gang: None,
             owners: Vec::new(),

@@ -1,7 +1,7 @@
 //! The store without a client: changes in, effects out.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use berth_engine::facts::{Event, GangFacts, PodFacts};
+use berth_engine::facts::{Event, GangFacts, PodFacts, ProblemCode};
 use serde_json::{Value, json};
 
 use super::directory::SharedDirectory;
@@ -187,6 +187,11 @@ fn pods_of_others_only_hold_room() {
     let mut store = store();
     let mut other = pod("a", None);
     other["spec"]["schedulerName"] = json!("default-scheduler");
+    assert!(apply(&mut store, pod_kind(), other.clone()).is_empty());
+    other["status"]["nominatedNodeName"] = json!("n1");
+    assert_eq!(pods(&apply(&mut store, pod_kind(), other.clone()))[0].nominated.as_deref(), Some("n1"));
+    other["status"]["nominatedNodeName"] = json!("");
+    assert_eq!(apply(&mut store, pod_kind(), other.clone()), [Effect::Engine(Event::PodDelete("uid-a".to_owned()))]);
     assert!(apply(&mut store, pod_kind(), other.clone()).is_empty());
     other["spec"]["nodeName"] = json!("n1");
     let effects = apply(&mut store, pod_kind(), other);
@@ -652,4 +657,47 @@ fn a_joint_gang_waits_again_for_a_role_whose_owner_is_gone() {
     // Its pods are gone with it: what it asked for is not known any more, but that it is awaited.
     let effects = store.apply(Change::Deleted(pod_kind(), Box::new(member("prefill"))), 2_000);
     assert_eq!(leaves(&effects), ["prefill 1", "decode 2"]);
+}
+
+#[test]
+fn a_pod_of_a_scheduling_group_is_in_the_gang_that_this_object_describes() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = Gvk::new("scheduling.k8s.io", "v1beta1", "PodGroup");
+    let mut named = pod("a", None);
+    named["metadata"]["ownerReferences"] = json!([]);
+    named["spec"]["schedulingGroup"] = json!({"podGroupName": "train"});
+    // The kind is watched from here on, and nothing is said of the pod before its list is there.
+    assert_eq!(apply(&mut store, pod_kind(), named.clone()), [Effect::Watch(kind.clone())]);
+    let effects = store.apply(Change::ListEnded(kind.clone()), 1_000);
+    assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
+    assert_eq!(pods(&effects)[0].gang.as_deref(), Some("pg-group-train"));
+    let object = |minimum: u32| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"name": "train", "namespace": "ns", "uid": "group-1"},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": minimum}},
+                "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
+            },
+        })
+    };
+    let effects = apply(&mut store, kind.clone(), object(3));
+    let made = effects.iter().find_map(|effect| match effect {
+        Effect::Engine(Event::TopologyUpsert(facts)) => Some(facts.name.clone()),
+        _ => None,
+    });
+    let gang = gangs(&effects)[0].clone();
+    assert_eq!((gang.problems.len(), gang.min_member), (0, Some(3)));
+    assert_eq!((gang.constraint.topology, gang.constraint.required.as_deref()), (made, Some("example.com/rack")));
+    // The minimum may be lowered, and a topology with that level may come.
+    assert_eq!(gangs(&apply(&mut store, kind.clone(), object(2)))[0].min_member, Some(2));
+    let topology = json!({
+        "apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t", "uid": "t"},
+        "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
+    });
+    let effects = apply(&mut store, Gvk::new("kai.scheduler", "v1alpha1", "Topology"), topology);
+    assert_eq!(gangs(&effects)[0].constraint.topology.as_deref(), Some("t"));
+    let effects = store.apply(Change::Deleted(kind, Box::new(object(2))), 1_000);
+    assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
 }

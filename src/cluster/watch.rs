@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::{Change, Gvk};
+use crate::grouping::core_group;
 use crate::telemetry::{Complaint, Metrics};
 
 /// How often an absent or forbidden kind is looked for again: soon enough for a person who just installed a CRD.
@@ -134,9 +135,25 @@ impl Watch {
         }
     }
 
-    /// Asks the server whether it has the kind, and under which plural.
+    /// Asks the server whether it has the kind, in which of the versions that are read.
     async fn probe(&self) -> Probe {
-        let gvk = GroupVersionKind::gvk(&self.gvk.group, &self.gvk.version, &self.gvk.kind);
+        let versions = if self.gvk.group == core_group::API_GROUP && self.gvk.kind == "PodGroup" {
+            &core_group::VERSIONS[..]
+        } else {
+            &[self.gvk.version.as_str()]
+        };
+        let mut answer = Probe::Absent;
+        for version in versions {
+            answer = self.probe_version(version).await;
+            if !matches!(answer, Probe::Absent) {
+                break;
+            }
+        }
+        answer
+    }
+
+    async fn probe_version(&self, version: &str) -> Probe {
+        let gvk = GroupVersionKind::gvk(&self.gvk.group, version, &self.gvk.kind);
         match discovery::pinned_kind(&self.client, &gvk).await {
             Ok((resource, _)) => Probe::Present(resource),
             Err(kube::Error::Api(status)) if status.code == 404 => Probe::Absent,
@@ -160,10 +177,10 @@ impl Watch {
             self.listed |= matches!(item, Ok(watcher::Event::InitDone));
             let change = match item {
                 Ok(watcher::Event::Init) => Change::ListStarted(self.gvk.clone()),
-                Ok(watcher::Event::InitApply(object)) => Change::Listed(self.gvk.clone(), self.raw(object)),
+                Ok(watcher::Event::InitApply(object)) => Change::Listed(self.gvk.clone(), self.raw(object, resource)),
                 Ok(watcher::Event::InitDone) => Change::ListEnded(self.gvk.clone()),
-                Ok(watcher::Event::Apply(object)) => Change::Applied(self.gvk.clone(), self.raw(object)),
-                Ok(watcher::Event::Delete(object)) => Change::Deleted(self.gvk.clone(), self.raw(object)),
+                Ok(watcher::Event::Apply(object)) => Change::Applied(self.gvk.clone(), self.raw(object, resource)),
+                Ok(watcher::Event::Delete(object)) => Change::Deleted(self.gvk.clone(), self.raw(object, resource)),
                 Err(error) => match self.judge(&error) {
                     Some(ended) => return ended,
                     None => continue,
@@ -177,14 +194,14 @@ impl Watch {
     }
 
     /// The object as JSON, with its kind and without what nobody reads.
-    fn raw(&self, mut object: DynamicObject) -> Box<Value> {
+    fn raw(&self, mut object: DynamicObject, resource: &ApiResource) -> Box<Value> {
         object.metadata.managed_fields = None;
         let mut value = object.data;
         if !value.is_object() {
             value = Value::Object(serde_json::Map::new());
         }
         if let Value::Object(map) = &mut value {
-            map.insert("apiVersion".to_owned(), Value::String(self.gvk.api_version()));
+            map.insert("apiVersion".to_owned(), Value::String(resource.api_version.clone()));
             map.insert("kind".to_owned(), Value::String(self.gvk.kind.clone()));
             // Metadata came from JSON: it becomes JSON again.
             map.insert("metadata".to_owned(), serde_json::to_value(&object.metadata).unwrap_or_default());

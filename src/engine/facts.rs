@@ -270,7 +270,8 @@ pub struct PodFacts {
     pub claims: Vec<String>,
     /// Those of `claims` that ephemeral volumes stand for: they must be owned by this pod.
     pub owned_claims: Vec<String>,
-    /// `status.nominatedNodeName`, when set.
+    /// `status.nominatedNodeName`, when set: a pod of another scheduler holds its room there before it is
+    /// bound, one of ours goes there when that is legal.
     pub nominated: Option<String>,
     /// `spec.nodeName`, when set.
     pub node: Option<String>,
@@ -302,6 +303,29 @@ impl ConstraintFacts {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.required.is_none() && self.preferred.is_none()
+    }
+}
+
+/// What the parts of a gang's own constraint are called where a person wrote them, so that a message names those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConstraintKeys {
+    /// Of the topology's name.
+    pub topology: &'static str,
+    /// Of the hard level.
+    pub required: &'static str,
+    /// Of the soft level.
+    pub preferred: &'static str,
+}
+
+impl ConstraintKeys {
+    /// The fields of a PodGroup.
+    pub const FIELDS: Self =
+        Self { topology: "topology", required: "requiredTopologyLevel", preferred: "preferredTopologyLevel" };
+}
+
+impl Default for ConstraintKeys {
+    fn default() -> Self {
+        Self::FIELDS
     }
 }
 
@@ -359,6 +383,8 @@ pub struct GangFacts {
     pub min_subgroup: Option<u32>,
     /// Constraint of the whole gang.
     pub constraint: ConstraintFacts,
+    /// How its parts are called.
+    pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.
     pub subgroups: Vec<SubgroupFacts>,
     /// Pods to come, for which its domains must have room.

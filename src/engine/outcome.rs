@@ -190,11 +190,13 @@ pub enum Code {
     NotFoundWithinBudget,
     /// A Binding was refused; waiting before the next try.
     BindRefused,
+    /// Claims did not get their volumes in time; waiting before the next try.
+    VolumesNotReady,
 }
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 16] = [
+    pub const ALL: [Code; 17] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -211,6 +213,7 @@ impl Code {
         Code::PodRulesUnmet,
         Code::NotFoundWithinBudget,
         Code::BindRefused,
+        Code::VolumesNotReady,
     ];
 
     /// The stable CamelCase name (that of the problem itself for `Problem`).
@@ -233,6 +236,7 @@ impl Code {
             Code::PodRulesUnmet => "PodRulesUnmet",
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
+            Code::VolumesNotReady => "VolumesNotReady",
         }
     }
 
@@ -292,7 +296,8 @@ pub struct Reason {
     pub problem: Option<crate::facts::Problem>,
     /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text of the API server, for `Code::BindRefused`; the key, for `Code::UnsupportedFeature`.
+    /// Free text: the API server's for `Code::BindRefused`, what is awaited for `Code::VolumesNotReady`, the key for
+    /// `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,
@@ -376,6 +381,47 @@ pub enum Rule {
     AntiAffinityOfOthers,
     /// One more pod would pass a spread constraint's largest skew (its topology key).
     TopologySpread(String),
+}
+
+impl Rule {
+    /// The code of every rule, in the order of the variants. Each has a section in docs/reasons.md.
+    pub const NAMES: [&'static str; 14] = [
+        "Insufficient", "NodeAffinity", "Taint", "Cordoned", "NotReady", "HostPort", "MissingLabel", "VolumeNode",
+        "NoVolume", "VolumeLimit", "PodAffinity", "PodAntiAffinity", "AntiAffinityOfOthers", "TopologySpread",
+    ];
+
+    /// The stable CamelCase code.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        let at = match self {
+            Self::Insufficient(_) => 0,
+            Self::NodeAffinity => 1,
+            Self::Taint(_) => 2,
+            Self::Cordoned => 3,
+            Self::NotReady => 4,
+            Self::HostPort(_) => 5,
+            Self::MissingLabel(_) => 6,
+            Self::VolumeNode => 7,
+            Self::NoVolume => 8,
+            Self::VolumeLimit(_) => 9,
+            Self::PodAffinity(_) => 10,
+            Self::PodAntiAffinity(_) => 11,
+            Self::AntiAffinityOfOthers => 12,
+            Self::TopologySpread(_) => 13,
+        };
+        Self::NAMES[at]
+    }
+
+    /// What it is about: the resource, taint, port, label, driver or topology key.
+    #[must_use]
+    pub fn subject(&self) -> Option<String> {
+        match self {
+            Self::Insufficient(name) | Self::Taint(name) | Self::MissingLabel(name) | Self::VolumeLimit(name) => Some(name.clone()),
+            Self::PodAffinity(key) | Self::PodAntiAffinity(key) | Self::TopologySpread(key) => Some(key.clone()),
+            Self::HostPort(port) => Some(port.to_string()),
+            _ => None,
+        }
+    }
 }
 
 /// What kind of change would help.

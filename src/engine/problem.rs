@@ -76,6 +76,8 @@ codes! {
     PodGroupNotFound,
     /// A preferred level wider than the required one.
     PreferredAboveRequired,
+    /// A `spec.schedulingGroup` whose PodGroup of `scheduling.k8s.io` is not there.
+    SchedulingGroupNotFound,
     /// Segments of pods that have no index.
     SegmentsWithoutIndex,
     /// A storage class that does not exist.

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Millis, ObjectKey, Problem};
-use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
-use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit, VolumeChoice};
+use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
 use crate::place::{Plan, Solver};
@@ -306,7 +306,8 @@ impl Pass<'_> {
         }
         if let Some((until, text)) = &gang.backoff
             && *until > self.now {
-                let mut reason = Reason::new(Code::BindRefused);
+                let code = if gang.unprepared { Code::VolumesNotReady } else { Code::BindRefused };
+                let mut reason = Reason::new(code);
                 reason.detail.clone_from(text);
                 return Err(vec![reason]);
             }
@@ -404,9 +405,10 @@ impl Pass<'_> {
 
     fn commit(&mut self, idx: GangIdx, plan: &Plan, quality: Option<crate::outcome::Quality>) {
         let mut placements = Vec::with_capacity(plan.places.len());
+        let volumes = self.world.match_volumes(&plan.places);
         for (pod, node) in &plan.places {
             let Some(mut placement) = self.placement(idx, *pod, *node) else { continue };
-            placement.volumes = self.decide_volumes(*pod, *node);
+            placement.volumes = self.world.decide_volumes(*pod, *node, &volumes);
             self.world.assume(*pod, &placement.node);
             placements.push(placement);
         }
@@ -415,6 +417,7 @@ impl Pass<'_> {
         self.world.version += 1;
         let Some(gang) = self.world.gangs[idx.at()].as_mut() else { return };
         gang.backoff = None;
+        gang.unprepared = false;
         gang.quality.clone_from(&quality);
         let (gang_uid, gang) = (gang.facts.uid.clone(), gang.facts.key.clone());
         self.outcome.changed.push(gang_uid.clone());
@@ -425,18 +428,6 @@ impl Pass<'_> {
             placements,
             quality: quality.unwrap_or_default(),
         });
-    }
-
-    /// Volumes for the claims of a pod, from answers that count what the pods before it took.
-    fn decide_volumes(&mut self, pod: PodIdx, node: NodeIdx) -> Vec<VolumeChoice> {
-        let Some(entry) = self.world.pods[pod.at()].as_ref().filter(|pod| !pod.facts.claims.is_empty()) else {
-            return Vec::new();
-        };
-        let shape = entry.shape;
-        let mut rooms = std::mem::take(&mut self.world.rooms);
-        Solver::new(self.world, &mut rooms, self.policy).ready(shape, TreeIdx(0));
-        self.world.rooms = rooms;
-        self.world.decide_volumes(pod, node)
     }
 
     fn placement(&self, idx: GangIdx, pod: PodIdx, node: NodeIdx) -> Option<Placement> {

@@ -8,6 +8,7 @@
 //! It does not know: topologies (whether a level exists, which is the lowest), nodes, a client, a clock.
 
 mod compat;
+pub mod core_group;
 mod defaults;
 pub mod expand;
 mod joint;

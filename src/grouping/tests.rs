@@ -3,6 +3,7 @@
 mod expansion;
 mod frameworks;
 mod clusters;
+mod core_groups;
 mod joint;
 mod kinds;
 mod rules;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState};
+use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState, Reason};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -365,7 +365,7 @@ impl Scheduler {
 
     fn report(&mut self, gang: &str) {
         let Some(report) = self.world.gang_report(gang) else { return };
-        if report.state == GangState::Placed && report.reasons.first().is_none_or(|reason| reason.code != Code::BindRefused) {
+        if report.state == GangState::Placed && !report.reasons.first().is_some_and(waits_after_refusal) {
             self.flights.whole(gang);
         }
         let waiting = |uid: &String| matches!(self.world.pod_state(uid), Some((PodState::Pending, _)));
@@ -378,4 +378,9 @@ impl Scheduler {
         };
         self.writer.report(report, &pending);
     }
+}
+
+/// True when the gang's latest decision came to nothing.
+fn waits_after_refusal(reason: &Reason) -> bool {
+    matches!(reason.code, Code::BindRefused | Code::VolumesNotReady)
 }

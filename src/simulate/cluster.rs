@@ -20,7 +20,9 @@ use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
+use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
+use crate::grouping::core_group::is_core_group;
 use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
 use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
@@ -55,6 +57,7 @@ pub struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Stored>,
     priorities: Priorities,
     storage: StorageKinds,
+    core_groups: CoreGroups,
     runtime_classes: BTreeMap<String, Value>,
     owners: ObjectIndex,
     /// Objects from which workloads take their pods' template.
@@ -99,6 +102,7 @@ impl Cluster {
             now: 0,
             objects: BTreeMap::new(),
             storage: StorageKinds::of_files(),
+            core_groups: CoreGroups::default(),
             runtime_classes: BTreeMap::new(),
             owners: ObjectIndex::default(),
             templates: Vec::new(),
@@ -148,6 +152,7 @@ impl Cluster {
 
     /// Adds or changes objects. Creation order is their timestamp, then their order here.
     pub fn apply(&mut self, items: Vec<Item>) {
+        let names_group = items.iter().any(|item| is_core_group(text(&item.value, "/apiVersion"), text(&item.value, "/kind")));
         let mut used = Vec::new();
         let mut seen: BTreeMap<ObjectId, Place> = BTreeMap::new();
         for mut item in items {
@@ -187,6 +192,9 @@ impl Cluster {
                 },
             );
         }
+        if names_group {
+            batch.extend(self.naming_core_groups(&batch));
+        }
         self.feed(&batch);
     }
 
@@ -205,7 +213,7 @@ impl Cluster {
             self.templates.push(item.value.clone());
             return None;
         }
-        if !is_known(&version, &kind) && !is_workload(&item.value) {
+        if !is_core_group(&version, &kind) && !is_known(&version, &kind) && !is_workload(&item.value) {
             self.ignored.insert(name_of(&item.value));
             self.owners.insert(Arc::new(item.value.clone()));
             return None;
@@ -213,6 +221,11 @@ impl Cluster {
         if text(&item.value, "/metadata/name").is_empty() {
             let message = "missing; every object needs a name".to_owned();
             self.skip(&item.place, &name_of(&item.value), "metadata.name", message);
+            return None;
+        }
+        if is_core_group(&version, &kind) {
+            complete(&mut item.value, 0);
+            self.core_groups.applied(&item.value);
             return None;
         }
         let mut id = id_of(&item.value);
@@ -300,6 +313,8 @@ impl Cluster {
             self.convert::<Topology>(&id, |topology| {
                 convert::topology_facts(topology).map(Event::TopologyUpsert)
             });
+            let facts = self.read::<Topology>(&id).and_then(|topology| convert::topology_facts(&topology).ok());
+            facts.into_iter().for_each(|facts| { self.core_groups.topology_applied(&facts); });
         }
         let queues = of(&["Queue"]);
         self.has_queue |= !queues.is_empty();

@@ -40,16 +40,29 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Item>, InputError> {
                 .lock()
                 .read_to_end(&mut bytes)
                 .map_err(|error| whole("-", &error.to_string()))?;
-            items.extend(read_bytes("-", &bytes)?);
+            items.extend(of_named("-", &bytes)?);
             continue;
         }
-        for file in files_below(path)? {
+        let files = files_below(path)?;
+        if files.is_empty() {
+            return Err(whole(&path.display().to_string(), "nothing to read: no file in it ends in .yaml, .yml, .json or one of them and .gz"));
+        }
+        for file in files {
             let name = file.display().to_string();
             let bytes = fs::read(&file).map_err(|error| whole(&name, &error.to_string()))?;
-            items.extend(read_bytes(&name, &bytes)?);
+            // What a directory holds besides may be empty; what was named may not.
+            items.extend(if file == *path { of_named(&name, &bytes) } else { read_bytes(&name, &bytes) }?);
         }
     }
     Ok(items)
+}
+
+/// Objects of an input that was named: one without a word in it is a slip (a dump that failed, a wrong name).
+fn of_named(name: &str, bytes: &[u8]) -> Result<Vec<Item>, InputError> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(whole(name, "empty: there is nothing in it"));
+    }
+    read_bytes(name, bytes)
 }
 
 fn whole(file: &str, message: &str) -> InputError {

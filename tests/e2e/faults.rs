@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_harness::wait_for;
+use berth_harness::{Options, wait_for};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
@@ -130,5 +130,32 @@ async fn a_deleted_pod_group_is_made_again_or_missed() {
     assert!(rig.places("mine-").await.is_empty());
     rig.create(&written(2)).await;
     rig.bound("mine-", 2, SOON).await;
+    assert_eq!(rig.stop_berth(), Some(0));
+}
+
+/// Field report D1: a cluster where the definitions are forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_definitions_plain_pods_run_and_the_rest_follows_when_they_come() {
+    let mut rig = Rig::bare(Options::default(), two_regions(2)).await;
+    rig.log = Some(rig.plane.log_path("berth"));
+    rig.start_berth();
+    rig.ready().await;
+    rig.create(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain", "namespace": rig.namespace}, "spec": gpu_pod_spec(),
+    }))
+    .await;
+    rig.bound("plain", 1, SOON).await;
+    rig.job("train", 2, required_region()).await;
+    let message = rig.waits("train-").await;
+    assert_eq!(message.0, "UnknownTopology", "{message:?}");
+
+    rig.apply_crds().await;
+    rig.topology("cluster-topology", &[REGION, ZONE]).await;
+    let places = rig.bound("train-", 2, LOAD).await;
+    let regions: BTreeSet<&str> = places.values().map(|node| region(node)).collect();
+    assert_eq!(regions.len(), 1, "{places:?}");
+    let log = rig.logged();
+    let said = log.lines().filter(|line| line.contains("topologies") || line.contains("Topology")).count();
+    assert!((1..10).contains(&said), "it is said, and not again and again:\n{log}");
     assert_eq!(rig.stop_berth(), Some(0));
 }

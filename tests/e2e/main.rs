@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod controllers;
+mod core_groups;
 mod differential;
 mod faults;
 mod load;

@@ -47,14 +47,29 @@ impl Drop for Rig {
 impl Rig {
     /// A control plane with the CRDs and these nodes; Berth is not started.
     pub(crate) async fn new(nodes: Vec<NodeSpec>) -> Self {
-        let plane = ControlPlane::start(Options::default()).await.unwrap();
+        Self::with(Options::default(), nodes).await
+    }
+
+    /// The same with other options.
+    pub(crate) async fn with(options: Options, nodes: Vec<NodeSpec>) -> Self {
+        let rig = Self::bare(options, nodes).await;
+        rig.apply_crds().await;
+        rig
+    }
+
+    /// The same without the CRDs.
+    pub(crate) async fn bare(options: Options, nodes: Vec<NodeSpec>) -> Self {
+        let plane = ControlPlane::start(options).await.unwrap();
         let client = plane.client().await.unwrap();
-        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
-        plane.apply_crds(&client, &crds).await.unwrap();
         plane.create_nodes(&client, nodes).await.unwrap();
         let namespace = plane.namespace(&client, "e2e").await.unwrap();
         let kubeconfig = plane.kubeconfig_path().to_path_buf();
         Self { plane, client, namespace, berth: None, address: free_address(), kubeconfig, log: None }
+    }
+
+    pub(crate) async fn apply_crds(&self) {
+        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
+        self.plane.apply_crds(&self.client, &crds).await.unwrap();
     }
 
     pub(crate) fn start_berth(&mut self) {

@@ -127,16 +127,29 @@ async fn a_volume_that_never_comes_releases_the_gang() {
         })
         .await
         .unwrap();
+        // Whoever looks on sees where the pod is to go.
+        nominated(&rig, "g-one", Some(&node)).await;
         tried.insert(node);
     }
     assert!(rig.places("g-").await.is_empty(), "nothing is bound before all claims are");
     wait_for("the pods to say why they wait", SOON, || async {
         let (_, message) = rig.waits("g-").await;
-        if message.contains("was not bound within 2 s") { Ok(Some(())) } else { Err(message) }
+        if message.starts_with("volumes were not ready in time") && message.contains("was not bound within 2 s") { Ok(Some(())) } else { Err(message) }
     })
     .await
     .unwrap();
     // Another gang takes the room that this one does not use.
     rig.job("other", 4, json!({"kai.scheduler/batch-min-member": "4"})).await;
     rig.bound("other-", 4, Duration::from_secs(90)).await;
+    nominated(&rig, "g-one", None).await;
+}
+
+async fn nominated(rig: &Rig, pod: &str, node: Option<&str>) {
+    wait_for(&format!("{pod} to be nominated for {node:?}"), SOON, || async {
+        let status = rig.pods().get_status(pod).await.map_err(|error| error.to_string())?.status;
+        let written = status.and_then(|status| status.nominated_node_name);
+        if written.as_deref() == node { Ok(Some(())) } else { Err(format!("it is for {written:?}")) }
+    })
+    .await
+    .unwrap();
 }

@@ -52,9 +52,16 @@ fn segments_and_subgroups_are_placed() {
     assert_eq!(simulate("pytorch-segments")["summary"]["bound"], 17);
     assert_eq!(simulate("subgroups")["summary"]["bound"], 9);
     assert_eq!(simulate("custom-podgroup")["summary"]["bound"], 2);
-    assert_eq!(simulate("unlabelled-node")["summary"]["bound"], 2);
     assert_eq!(simulate("lws-segments")["summary"]["bound"], 5);
     assert_eq!(simulate("ray-cluster")["summary"]["bound"], 3);
+}
+
+#[test]
+fn a_node_without_the_label_serves_others_and_is_counted() {
+    let result = simulate("unlabelled-node");
+    assert_eq!(nodes(&result).into_iter().filter(|node| !node.is_empty()).collect::<Vec<_>>(), ["a", "b"]);
+    let strict = result["podGroups"].as_array().unwrap().iter().find(|gang| gang["owner"] == "Job/strict").unwrap();
+    assert_eq!(strict["reasons"][0]["unlabelledNodes"], 1, "{strict}");
 }
 
 #[test]

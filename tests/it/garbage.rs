@@ -39,9 +39,40 @@ fn skipped(input: &str) -> (String, String, String) {
 
 #[test]
 fn an_empty_file_says_so() {
-    let (code, out, _) = simulate(b"", &[]);
+    for bytes in [&b""[..], b" \n\n"] {
+        let (code, _, err) = simulate(bytes, &[]);
+        assert_eq!(code, 2);
+        assert!(err.contains("berth: -: empty"), "{err}");
+    }
+    // An answer without objects is one.
+    let (code, out, _) = simulate(b"{apiVersion: v1, kind: List, items: []}", &[]);
     assert_eq!(code, 0);
     assert!(out.contains("Nothing to place"), "{out}");
+}
+
+#[test]
+fn a_directory_without_manifests_says_so() {
+    let output = super::berth(&["simulate", concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(super::stderr(&output).contains("nothing to read"), "{}", super::stderr(&output));
+}
+
+#[test]
+fn a_mistake_is_named_as_the_workload_has_it() {
+    let text = "\
+{apiVersion: kai.scheduler/v1alpha1, kind: Topology, metadata: {name: t}, spec: {levels: [{nodeLabel: zone}]}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  annotations: {kai.scheduler/topology: t, kai.scheduler/topology-required-placement: zon}
+spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}}}
+";
+    let (_, out, err) = simulate(text.as_bytes(), &["-o", "json"]);
+    let result: Value = serde_json::from_str(&out).expect(&err);
+    let message = result["podGroups"][0]["reasons"][0]["message"].as_str().unwrap();
+    assert!(message.starts_with("kai.scheduler/topology-required-placement is \"zon\""), "{message}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
-use berth_engine::facts::{AwaitedFacts, ConstraintFacts, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
+use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -13,6 +13,13 @@ use crate::grouping::{Awaited, Group, GroupProblem, UnreadOwner, WalkEnd};
 
 /// Priorities from here on are not preemptible unless the gang says so.
 const NON_PREEMPTIBLE_FROM: i32 = 100;
+
+/// What a workload calls the parts of its constraint.
+const ANNOTATIONS: ConstraintKeys = ConstraintKeys {
+    topology: keys::TOPOLOGY,
+    required: keys::TOPOLOGY_REQUIRED,
+    preferred: keys::TOPOLOGY_PREFERRED,
+};
 
 /// Facts of a gang as grouping derived it from a workload, with what people changed in its PodGroup, if there is one.
 pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: &Priorities) -> Result<GangFacts> {
@@ -27,6 +34,9 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
     automatic::mark(&mut facts.subgroups, group.auto_preferred_topology.as_ref(), |subgroup| {
         group.auto_preferred.contains(&subgroup.name)
     });
+    if facts.constraint != ConstraintFacts::default() {
+        facts.constraint_keys = ANNOTATIONS;
+    }
     if let Some(object) = object {
         // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
         if let Some(queue) = &object.spec.queue {
@@ -158,6 +168,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         min_member: count("spec.minMember", spec.min_member)?,
         min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
         constraint: constraint(spec.topology_constraint.as_ref()),
+        constraint_keys: ConstraintKeys::FIELDS,
         subgroups,
         awaited: Vec::new(),
         problems: Vec::new(),

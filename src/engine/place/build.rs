@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::facts::{AwaitedFacts, Problem, ProblemCode};
+use crate::facts::{AwaitedFacts, ConstraintKeys, Problem, ProblemCode};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
 use crate::place::task::{Bound, Item};
 use crate::policy::Policy;
@@ -335,6 +335,7 @@ fn resolve_one(
     if sub.constraint.is_empty() && !sub.auto_preferred {
         return None;
     }
+    let keys = if at == 0 { gang.facts.constraint_keys } else { ConstraintKeys::FIELDS };
     let mut problem = |code, key: &str, value: &str, allowed: String| {
         let problem = Problem {
             code,
@@ -355,7 +356,7 @@ fn resolve_one(
             let known = known_topologies(world);
             let level = sub.constraint.required.as_ref().or(sub.constraint.preferred.as_ref());
             problem(ProblemCode::LevelWithoutTopology,
-                "topology",
+                keys.topology,
                 level.map_or("", String::as_str),
                 format!("the name of a Topology beside the level ({known}), or a default topology"),
             );
@@ -363,7 +364,7 @@ fn resolve_one(
         }
     };
     let Some(tree_idx) = world.tree_by_topology.get(&name).copied() else {
-        problem(ProblemCode::UnknownTopology, "topology", &name, known_topologies(world));
+        problem(ProblemCode::UnknownTopology, keys.topology, &name, known_topologies(world));
         return None;
     };
     let tree = &world.trees[tree_idx.at()];
@@ -375,15 +376,15 @@ fn resolve_one(
         }
         depth
     };
-    let required = level("requiredTopologyLevel", &sub.constraint.required);
-    let mut preferred = level("preferredTopologyLevel", &sub.constraint.preferred);
+    let required = level(keys.required, &sub.constraint.required);
+    let mut preferred = level(keys.preferred, &sub.constraint.preferred);
     if sub.auto_preferred && preferred.is_none() {
         preferred = Some(tree.n_levels());
     }
     if let (Some(hard), Some(soft)) = (required, preferred)
         && soft < hard {
             problem(ProblemCode::PreferredAboveRequired,
-                "preferredTopologyLevel",
+                keys.preferred,
                 tree.label(soft),
                 format!("a level at or below the required level {}", tree.label(hard)),
             );

@@ -57,6 +57,11 @@ impl Demand {
         Self { segments: 0, size: 1, short: 0, required: 0, preferred: 0, loose: n, guests: 0 }
     }
 
+    /// True for one pod and nothing else.
+    fn is_one(&self) -> bool {
+        self.loose == 1 && self.segments == 0 && self.short == 0 && self.guests == 0
+    }
+
     /// All pods of the first shape.
     pub(crate) fn pods(&self) -> usize {
         self.segments * self.size + self.short + self.loose
@@ -135,6 +140,15 @@ impl Instance<'_> {
         if total < demand.pods() as u64 {
             return Answer::Impossible;
         }
+        if demand.is_one() {
+            let place = self.best_for_one();
+            return place.map_or(Answer::Impossible, |at| Answer::Best(Chosen { loose: vec![at], ..Chosen::default() }));
+        }
+        self.solve_by_tables(demand)
+    }
+
+    /// The same for any demand, which fits by the number of pods at least.
+    pub(crate) fn solve_by_tables(&self, demand: &Demand) -> Answer {
         let demand = self.normalise(demand);
         let layout = self.layout(&demand);
         if layout.bits <= <u128 as Cost>::BITS {

@@ -9,12 +9,19 @@ use crate::policy::NodeStrategy;
 use crate::topology::Tree;
 
 fn tree(paths: &[(u8, u8)]) -> Tree {
+    tree_with(&paths.iter().map(|(block, rack)| (*block, Some(*rack))).collect::<Vec<_>>())
+}
+
+/// Nodes by block and, where they have the label, rack.
+fn tree_with(paths: &[(u8, Option<u8>)]) -> Tree {
     let nodes: Vec<NodeFacts> = paths
         .iter()
         .enumerate()
         .map(|(at, (block, rack))| NodeFacts {
             name: format!("n{at}"),
-            labels: [("block".to_owned(), format!("b{block}")), ("rack".to_owned(), format!("r{rack}"))].into(),
+            labels: std::iter::once(("block".to_owned(), format!("b{block}")))
+                .chain(rack.map(|rack| ("rack".to_owned(), format!("r{rack}"))))
+                .collect(),
             ..NodeFacts::default()
         })
         .collect();
@@ -179,6 +186,24 @@ proptest! {
             });
             prop_assert_eq!(Some(domains(found)), first);
         }
+    }
+
+    #[test]
+    fn one_pod_in_closed_form_equals_the_tables(
+        rows in prop::collection::vec((0..3u8, 0..4u8, 0..4u32, 0..3u32, 0..2u32, 0..3u32), 1..12),
+        counted in 0..3usize, spread in any::<bool>(), top in 0..20usize,
+    ) {
+        // The last rack is no label.
+        let tree = tree_with(&rows.iter().map(|r| (r.0, (r.1 < 3).then_some(r.1))).collect::<Vec<_>>());
+        let top = crate::ids::DomainIdx((top % tree.domains.len()) as u32);
+        let spots: Vec<Spot> = tree.order[tree.positions(top)].iter().map(|node| {
+            let row = rows[node.at()];
+            Spot { slots: row.2, soft: row.3, live: row.4, load: row.5, ..Spot::default() }
+        }).collect();
+        let strategy = if spread { NodeStrategy::Spread } else { NodeStrategy::Pack };
+        let instance = Instance { tree: &tree, top, spots: &spots, counted, strategy };
+        let demand = Demand::loose(1);
+        prop_assert_eq!(instance.solve(&demand), instance.solve_by_tables(&demand));
     }
 
     #[test]

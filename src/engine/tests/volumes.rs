@@ -290,6 +290,10 @@ fn a_claim_that_was_not_served_is_tried_elsewhere_first() {
     gang(&mut lab, "g", "", &["c0"]);
     let first = lab.pass().decisions[0].placements[0].node.clone();
     lab.send(Event::PreparationFailed("g-0".into(), "too slow".into()));
+    lab.send(Event::Backoff("gang-g".into(), lab.now + 5_000, "too slow".into()));
+    assert!(lab.pass().decisions.is_empty());
+    assert_eq!(code(&lab, "g"), Code::VolumesNotReady.name());
+    lab.now += 5_000;
     let second = lab.pass().decisions[0].placements[0].node.clone();
     assert_ne!(first, second);
     // With no other node left, the one that failed is used again, in the pass after the one that found out.
@@ -299,4 +303,38 @@ fn a_claim_that_was_not_served_is_tried_elsewhere_first() {
     assert!(outcome.decisions.is_empty());
     assert_eq!(outcome.next_wakeup, Some(lab.now));
     assert_eq!(lab.pass().decisions[0].placements[0].node, second);
+}
+
+/// Served pod by pod, whichever came first could take the only volume that the other one's node reaches.
+#[test]
+fn claims_of_one_decision_leave_each_other_the_volumes_they_need() {
+    let mut lab = lab();
+    lab.send(class(true, false));
+    let mut both = host("r1");
+    both.extend(host("r2"));
+    lab.send(Event::VolumeUpsert(volume("v0", Some(both))));
+    lab.send(Event::VolumeUpsert(VolumeFacts { bytes: 12, ..volume("v1", Some(host("r1"))) }));
+    for name in ["c0", "c1"] {
+        lab.send(Event::ClaimUpsert(claim(name)));
+    }
+    // Finds out which nodes reach which volumes.
+    assert!(lab.pass().decisions.is_empty());
+    lab.send(Event::GangUpsert(Lab::gang_facts("g", 2, Lab::constraint("", ""))));
+    for (at, (claim, rack)) in [("c0", "r2"), ("c1", "r1")].into_iter().enumerate() {
+        let mut pod = Lab::pod_facts("g", None, at as u32, 1);
+        pod.claims = vec![claim.into()];
+        pod.shape.node_selector = BTreeMap::from([("rack".to_owned(), rack.to_owned())]);
+        lab.send(Event::PodUpsert(pod));
+    }
+    let places = [("g-0", "c"), ("g-1", "a")].map(|(pod, node)| (lab.world.pod_by_uid[pod], lab.world.node_by_name[node]));
+    let found = |places: &[_]| -> Vec<(String, String)> {
+        lab.world.match_volumes(places).into_iter().map(|(key, volume)| (key.name, volume)).collect()
+    };
+    let wanted = [("c0".to_owned(), "v0".to_owned()), ("c1".to_owned(), "v1".to_owned())];
+    assert_eq!(found(&places), wanted);
+    assert_eq!(found(&[places[1], places[0]]), wanted);
+    let decisions = lab.pass().decisions;
+    let chosen: BTreeMap<&str, Option<&str>> =
+        decisions[0].placements.iter().map(|p| (p.pod.name.as_str(), p.volumes[0].volume.as_deref())).collect();
+    assert_eq!(chosen, BTreeMap::from([("g-0", Some("v0")), ("g-1", Some("v1"))]));
 }

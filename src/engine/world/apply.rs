@@ -57,6 +57,7 @@ impl World {
             | Event::EvictRefused(..) => {}
             Event::PreparationFailed(uid, _) => {
                 self.avoid_node(&uid);
+                self.note_unprepared(&uid);
                 self.unassume(&uid);
             }
             Event::BindEnded(uid, result) => self.bind_ended(&uid, &result, now),
@@ -213,6 +214,8 @@ impl World {
             (None, Some((Some(ours), place @ (PlaceState::Assumed | PlaceState::Bound)))) => {
                 (Some(ours), place)
             }
+            // Another scheduler has made room there, or is about to: kube-scheduler and cluster autoscalers nominate.
+            (None, _) if !facts.ours && facts.nominated.is_some() => (facts.nominated.clone(), PlaceState::Running),
             (None, _) => (None, PlaceState::None),
         };
         let requests = self.shapes[shape.at()].requests.clone();
@@ -292,6 +295,15 @@ impl World {
         if let Some(facts) = facts.cloned() {
             self.review_pod(idx);
             self.review_users(&facts, idx);
+        }
+    }
+
+    /// The gang of a pod is given up for now because of a claim, not of a Binding.
+    fn note_unprepared(&mut self, uid: &str) {
+        let pod = self.pod_by_uid.get(uid).and_then(|idx| self.pods[idx.at()].as_ref());
+        let gang = pod.and_then(|pod| gang_key(&pod.facts)).and_then(|key| self.gang_by_key.get(&key).copied());
+        if let Some(gang) = gang.and_then(|idx| self.gangs[idx.at()].as_mut()) {
+            gang.unprepared = true;
         }
     }
 
@@ -403,7 +415,7 @@ impl World {
         let (subs, problems) = gang::build_tree(&facts);
         let awaited = facts.awaited.iter().map(|awaited| Some(self.shape_to_come(awaited.shape.as_ref()?))).collect();
         let mut gang =
-            Gang { facts, subs, awaited, problems, quality: None, reasons: Vec::new(), backoff: None, parked: None };
+            Gang { facts, subs, awaited, problems, quality: None, reasons: Vec::new(), backoff: None, unprepared: false, parked: None };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -414,6 +426,7 @@ impl World {
                         gang.reasons = old.reasons;
                     }
                     gang.backoff = old.backoff;
+                    gang.unprepared = old.unprepared;
                 }
                 idx
             }

@@ -153,6 +153,8 @@ pub struct Gang {
     pub reasons: Vec<Reason>,
     /// No try before this moment, with the reason.
     pub backoff: Option<(Millis, String)>,
+    /// Claims of the latest decision did not get their volumes.
+    pub unprepared: bool,
     /// What it waits for since its last failure; `None`: the next pass tries it.
     pub(crate) parked: Option<crate::world::wake::Parked>,
 }

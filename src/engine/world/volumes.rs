@@ -11,9 +11,10 @@ use crate::fit;
 use crate::fit::selectors::selects;
 use crate::fit::volumes::{FreeVolume, MAX_WAITS, NO_LIMIT, VolumeNeeds, Wait, driver_of, zones};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
-use crate::outcome::VolumeChoice;
 use crate::world::World;
 use crate::world::model::Node;
+
+mod decide;
 
 /// What the world knows of storage.
 #[derive(Clone, Debug, Default)]
@@ -315,91 +316,6 @@ impl World {
             pod.requests = requests;
         }
         self.attach(idx);
-    }
-
-    // ---- decisions ----
-
-    /// Chooses volumes for the claims of a pod that is given a node, and reserves them.
-    pub(crate) fn decide_volumes(&mut self, idx: PodIdx, node: NodeIdx) -> Vec<VolumeChoice> {
-        let Some(pod) = self.pods[idx.at()].as_ref().filter(|pod| !pod.facts.claims.is_empty()) else { return Vec::new() };
-        let shape = pod.shape;
-        let Some(node_name) = self.nodes[node.at()].as_ref().map(|node| node.facts.name.clone()) else { return Vec::new() };
-        let mut waits: Vec<(Wait, &ClaimFacts)> = pod
-            .facts
-            .claims
-            .iter()
-            .filter_map(|name| self.volumes.claims.get(&ObjectKey::new(pod.facts.namespace.clone(), name.clone())))
-            .filter(|claim| !claim.bound)
-            .filter_map(|claim| Some((self.volumes.wait(claim, claim.class.as_deref()?), claim)))
-            .collect();
-        waits.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
-        let free = self.volumes.by_node.get(&node).cloned().unwrap_or_default();
-        let entry = &self.shapes[shape.at()];
-        let chosen = self.rooms.choose(shape, entry, node).unwrap_or_else(|| vec![None; waits.len()]);
-        let mut choices = Vec::new();
-        let mut reserve = Vec::new();
-        for ((wait, claim), volume) in waits.iter().zip(chosen) {
-            let decided = self.volumes.decided.get(&claim.key);
-            let volume = match (decided, &wait.prebound) {
-                (Some(decided), _) => decided.volume.clone(),
-                (None, Some(name)) => Some(name.clone()),
-                (None, None) => volume.filter(|volume| free.contains(volume)).map(|volume| volume.name.clone()),
-            };
-            if decided.is_none() {
-                reserve.push((claim.key.clone(), Decided { pod: idx, node: node_name.clone(), volume: volume.clone() }));
-            }
-            choices.push(VolumeChoice { claim: claim.key.name.clone(), claim_uid: claim.uid.clone(), volume });
-        }
-        for (key, decided) in reserve {
-            let volume = decided.volume.clone();
-            self.volumes.decided.insert(key.clone(), decided);
-            if let Some(name) = volume {
-                self.refresh_volume(&name);
-            }
-            self.review_claim(&key, Some(idx));
-        }
-        choices
-    }
-
-    /// Gives up what was chosen for the claims of a pod whose place is lost.
-    pub(super) fn undecide_volumes(&mut self, idx: PodIdx) {
-        let keys = self.volumes.decided.iter().filter(|(_, decided)| decided.pod == idx).map(|(key, _)| key.clone());
-        for key in keys.collect::<Vec<_>>() {
-            self.forget_decision(&key);
-        }
-    }
-
-    /// The claims of a pod were not served on its node: another one is to be tried first.
-    pub(super) fn avoid_node(&mut self, uid: &str) {
-        let Some(idx) = self.pod_by_uid.get(uid).copied() else { return };
-        let decided = self.volumes.decided.iter().filter(|(_, decided)| decided.pod == idx);
-        let failed: Vec<(ObjectKey, String)> = decided.map(|(key, decided)| (key.clone(), decided.node.clone())).collect();
-        self.volumes.avoid.extend(failed);
-    }
-
-    /// Drops the wish for another node where there is none. True when that changed something for these pods.
-    pub(crate) fn allow_avoided(&mut self, pods: &[PodIdx]) -> bool {
-        if self.volumes.avoid.is_empty() {
-            return false;
-        }
-        let mut keys = BTreeSet::new();
-        for facts in pods.iter().filter_map(|idx| Some(&self.pods[idx.at()].as_ref()?.facts)) {
-            keys.extend(facts.claims.iter().map(|name| ObjectKey::new(facts.namespace.clone(), name.clone())));
-        }
-        keys.retain(|key| self.volumes.avoid.remove(key).is_some());
-        for key in &keys {
-            self.review_claim(key, None);
-        }
-        !keys.is_empty()
-    }
-
-    fn forget_decision(&mut self, key: &ObjectKey) {
-        if let Some(decided) = self.volumes.decided.remove(key) {
-            if let Some(name) = decided.volume {
-                self.refresh_volume(&name);
-            }
-            self.review_claim(key, None);
-        }
     }
 
     // ---- free volumes ----

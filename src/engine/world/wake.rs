@@ -256,6 +256,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::QueueNotLeaf
         | Code::NotEnoughPods
         | Code::PodsGated
-        | Code::BindRefused => false,
+        | Code::BindRefused
+        | Code::VolumesNotReady => false,
     }
 }

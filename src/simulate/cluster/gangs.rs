@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::{Cluster, DEFAULT_QUEUE, Stored};
 use crate::cluster::convert::{self, Membership};
-use crate::grouping::{Group, Grouping, WalkEnd, group_pod};
+use crate::grouping::{Group, Grouping, WalkEnd, core_group, group_pod};
 use crate::simulate::input::Place;
 use crate::simulate::objects::{ObjectId, message_of, text};
 
@@ -43,6 +43,12 @@ impl Cluster {
         }
     }
 
+    /// Pods besides `batch` that name a PodGroup of `scheduling.k8s.io`: they may have waited for it.
+    pub(super) fn naming_core_groups(&self, batch: &[ObjectId]) -> Vec<ObjectId> {
+        let named = self.pods().filter(|(id, pod)| core_group::named(&pod.value).is_some() && !batch.contains(id));
+        named.map(|(id, _)| id.clone()).collect()
+    }
+
     fn feed_gang(&mut self, facts: GangFacts, place: &Place) {
         if self.gangs.get(&facts.key) == Some(&facts) {
             return;
@@ -54,23 +60,28 @@ impl Cluster {
     /// Finds the gang of a pod, and tells the engine of it unless it is written by hand.
     pub(super) fn group(&mut self, pod: &Pod, stored: &Stored) -> Membership {
         match group_pod(pod, &self.owners, &self.priorities.context()) {
-            Grouping::Group(group) => {
+            Grouping::Group(mut group) => {
+                let core = core_group::named(&stored.value);
+                if let Some(name) = core {
+                    let topology = self.core_groups.apply(&mut group, name);
+                    topology.into_iter().for_each(|event| { self.send(event, &stored.place); });
+                }
                 let membership = Membership::of_group(&group);
-                self.derive(*group, stored);
+                self.derive(*group, core.is_some(), stored);
                 membership
             }
             Grouping::External(external) => Membership::of_external(*external),
         }
     }
 
-    /// Tells the engine of a gang as its workload describes it.
-    fn derive(&mut self, group: Group, stored: &Stored) {
+    /// Tells the engine of a gang as its workload describes it, or the object of `scheduling.k8s.io` that its pods name.
+    fn derive(&mut self, group: Group, is_core: bool, stored: &Stored) {
         let key = ObjectKey::new(group.namespace.clone(), group.name.clone());
         // Without its owner a PodGroup of the input knows more than its pods do.
         let unread = group.unread_owner.is_some() && self.objects.contains_key(&group_id(&key));
         // Of two descriptions of one gang the larger minimum counts; a part of a gang is weighed with its like.
         let is_part = group.part.is_some();
-        if unread || (!is_part && self.derived.get(&key).is_some_and(|old| old.outranks(&group))) {
+        if unread || (!is_part && !is_core && self.derived.get(&key).is_some_and(|old| old.outranks(&group))) {
             return;
         }
         let group = self.parts.entry(key.clone()).or_default().with(&group);

@@ -192,6 +192,11 @@ fn pod_rules(dice: &mut Dice, spec: &mut Map<String, Value>, chance: u64) {
             constraint["labelSelector"] = json!({"matchLabels": {"app": dice.pick(&["x", "y"])}});
             constraint["matchLabelKeys"] = json!(["tier"]);
         }
+        // Up to 1.36.3 at least, kube-scheduler counts no pod for an empty selector (kubernetes/kubernetes#141339); Berth
+        // counts all, as the API says. Written like this, both do.
+        if constraint["labelSelector"] == json!({}) {
+            constraint["labelSelector"] = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
+        }
         spec.insert("topologySpreadConstraints".to_owned(), json!([constraint]));
     }
 }

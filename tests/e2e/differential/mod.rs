@@ -31,7 +31,7 @@ use judge::Judge;
 
 /// Clusters of one run unless `BERTH_DIFFERENTIAL_CLUSTERS` asks for more; their seeds are 1, 2, 3 and so on, or start
 /// at `BERTH_DIFFERENTIAL_SEED`.
-const CLUSTERS: u64 = 12;
+const CLUSTERS: u64 = 20;
 /// Requests in flight while a cluster is made.
 const IN_FLIGHT: usize = 32;
 /// A difference that outlives this much asking is one.
