@@ -637,7 +637,7 @@ fn a_joint_gang_waits_again_for_a_role_whose_owner_is_gone() {
     let mut group = creations(&effects)[0].clone();
     group["metadata"]["uid"] = json!("pg");
     let groups = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
-    apply(&mut store, groups.clone(), group.clone());
+    apply(&mut store, groups, group.clone());
     // The second owner is written down too: else the PodGroup would go with the first.
     let effects = apply(&mut store, pod_kind(), member("decode"));
     let patched: Vec<&Value> = effects
