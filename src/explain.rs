@@ -1,7 +1,7 @@
 //! Reasons and fixes as sentences. A failure is data; this is where it becomes text, for every surface.
 
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, QueueBlock, Reason, Rule, Unit};
+use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, QueueBlock, Reason, Rule, Stale, Unit};
 
 /// Most rules that one sentence lists.
 const MAX_RULES: usize = 3;
@@ -91,8 +91,26 @@ fn head(reason: &Reason) -> String {
             "no placement was found within the search budget; that is no proof that there is none".to_owned()
         }
         Code::BindRefused => format!("the API server refused a binding: {}", reason.detail),
+        Code::StaleGang if reason.detail.is_empty() => {
+            "fewer pods ran than it needs for longer than its grace period: the others are being evicted".to_owned()
+        }
+        Code::StaleGang => format!(
+            "fewer pods ran than it needs for longer than its grace period, and an eviction was refused: {}",
+            reason.detail
+        ),
         Code::VolumesNotReady => format!("volumes were not ready in time: {}", reason.detail),
     }
+}
+
+/// What is said of a gang that has too few pods left.
+#[must_use]
+pub fn stale(stale: &Stale) -> String {
+    let of = if stale.subgroup.is_empty() { String::new() } else { format!(" of subgroup {}", stale.subgroup) };
+    let runs = format!("{} of {} pods{of} that it needs are on nodes", stale.has, stale.needs);
+    if stale.evicting {
+        return format!("{runs}, for longer than its grace period: all its pods are being evicted");
+    }
+    format!("{runs}; when that lasts for its grace period, all its pods are evicted")
 }
 
 fn best_room(reason: &Reason) -> String {

@@ -41,7 +41,9 @@ impl FakeApi {
         let address = listener.local_addr().expect("an address");
         let router = Router::new().fallback(handler);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let config = Config::new(format!("http://{address}").parse().expect("an address is a URL"));
+        let mut config = Config::new(format!("http://{address}").parse().expect("an address is a URL"));
+        // As in `berth run`.
+        config.default_retry = false;
         Self { client: Client::try_from(config).expect("a client"), asked }
     }
 

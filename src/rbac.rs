@@ -71,7 +71,7 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
         rule("", &["pods/status"], &["patch"]),
         rule("scheduling.run.ai", &["queues"], WATCH),
         rule("scheduling.run.ai", &["podgroups"], &["create", "list", "patch", "watch"]),
-        rule("scheduling.run.ai", &["podgroups/status"], &["patch"]),
+        rule("scheduling.run.ai", &["podgroups/status", "queues/status"], &["patch"]),
         rule("kai.scheduler", &["topologies"], WATCH),
         rule("scheduling.k8s.io", &["priorityclasses"], WATCH),
         // Named by pods in spec.schedulingGroup, where the server has them.

@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::BindResult;
-use berth_engine::outcome::{Decision, Placement};
+use berth_engine::outcome::{Decision, Placement, Victim};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::cluster::directory::SharedDirectory;
 use crate::telemetry::Metrics;
-pub use request::{REQUEST_TIMEOUT, Sender, Victim, copies_labels};
+pub use request::{REQUEST_TIMEOUT, Sender, copies_labels};
 pub use volumes::DEFAULT_TIMEOUT as DEFAULT_VOLUME_TIMEOUT;
 
 /// Bindings at a time unless `--bind-concurrency` says otherwise: 64 pooled connections keep an API server busy (a Binding
@@ -43,8 +43,22 @@ pub enum Command {
         /// Pods of hand-written groups are not labelled.
         handwritten: bool,
     },
-    /// Evict what is bound of a gang that could not be completed.
-    Release(Vec<Victim>),
+    /// Evict what is bound of a gang that is given up.
+    Evict(Vec<Victim>),
+}
+
+/// What the loop is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A Binding ended.
+    Binding(Ended),
+    /// An eviction ended.
+    Eviction {
+        /// UID of the pod.
+        pod: String,
+        /// The API's words when it was refused, by a disruption budget for one.
+        refused: Option<String>,
+    },
 }
 
 /// How the Binding of one pod ended.
@@ -85,7 +99,7 @@ struct Flight {
 /// The binder.
 pub struct Binder {
     sender: Sender,
-    results: mpsc::UnboundedSender<Ended>,
+    results: mpsc::UnboundedSender<Told>,
     directory: SharedDirectory,
     metrics: Arc<Metrics>,
     concurrency: usize,
@@ -97,7 +111,7 @@ impl Binder {
     #[must_use]
     pub fn new(
         sender: Sender,
-        results: mpsc::UnboundedSender<Ended>,
+        results: mpsc::UnboundedSender<Told>,
         directory: SharedDirectory,
         concurrency: usize,
     ) -> Self {
@@ -163,10 +177,16 @@ impl Binder {
     fn take(&self, command: Command, queue: &mut VecDeque<Job>, running: &mut JoinSet<()>) {
         match command {
             Command::Bind { decision, mark, handwritten } => queue.extend(jobs(*decision, &mark, handwritten, Instant::now())),
-            Command::Release(victims) => {
+            Command::Evict(victims) => {
                 for victim in victims {
-                    let sender = self.sender.clone();
-                    running.spawn(async move { sender.evict(&victim).await });
+                    let (sender, results, metrics) = (self.sender.clone(), self.results.clone(), Arc::clone(&self.metrics));
+                    running.spawn(async move {
+                        let refused = sender.evict(&victim).await;
+                        let label = if refused.is_some() { "refused" } else { "accepted" };
+                        metrics.evictions.with_label_values(&[label]).inc();
+                        // A closed channel means that the process ends.
+                        let _closed = results.send(Told::Eviction { pod: victim.pod_uid, refused }).is_err();
+                    });
                 }
             }
         }
@@ -187,7 +207,8 @@ impl Binder {
                 let unprepared = failed.iter().any(|failed| failed.pod_uid == placement.pod_uid);
                 let result = BindResult::Transient(text.clone());
                 // A closed channel means that the process ends.
-                let _closed = results.send(Ended { pod: placement.pod_uid, result, stale: false, unprepared }).is_err();
+                let ended = Ended { pod: placement.pod_uid, result, stale: false, unprepared };
+                let _closed = results.send(Told::Binding(ended)).is_err();
             }
             Vec::new()
         }
@@ -232,7 +253,8 @@ impl Binder {
             metrics.bindings.with_label_values(&[label]).inc();
             metrics.binding_seconds.observe(flight.decided.elapsed().as_secs_f64());
             // A closed channel means that the process ends.
-            let _closed = results.send(Ended { pod: placement.pod_uid.clone(), result, stale: is_stale, unprepared: false }).is_err();
+            let ended = Ended { pod: placement.pod_uid.clone(), result, stale: is_stale, unprepared: false };
+            let _closed = results.send(Told::Binding(ended)).is_err();
         });
     }
 }

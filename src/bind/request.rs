@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::keys;
-use berth_engine::facts::{BindResult, ObjectKey};
-use berth_engine::outcome::Placement;
+use berth_engine::facts::BindResult;
+use berth_engine::outcome::{Placement, Victim};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -26,15 +26,6 @@ const MAX_TRIES: u32 = 9;
 
 /// Wait after the first failed try.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-
-/// A bound pod of a gang that is given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Victim {
-    /// UID, the guard.
-    pub uid: String,
-    /// Namespace and name.
-    pub key: ObjectKey,
-}
 
 enum Try {
     Done(BindResult),
@@ -177,31 +168,40 @@ impl Sender {
         }
     }
 
-    /// Evicts a pod through the Eviction API, guarded by its UID. A disruption budget may refuse; then the pod stays.
-    pub(super) async fn evict(&self, victim: &Victim) {
+    /// Evicts a pod through the Eviction API, guarded by its UID. A disruption budget may refuse; then the pod stays, and
+    /// the API's words are given.
+    pub(super) async fn evict(&self, victim: &Victim) -> Option<String> {
         if !self.fence.lets_pass() {
-            return;
+            return Some("this process does not lead any more".to_owned());
         }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &victim.key.namespace);
+        let (pod, namespace) = (&victim.pod.name, &victim.pod.namespace);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let body = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": victim.key.name, "namespace": victim.key.namespace},
-            "deleteOptions": {"preconditions": {"uid": victim.uid}},
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": victim.pod_uid}},
         });
         self.count("evict");
         let parameters = PostParams::default();
-        let request = pods.create_subresource::<Value, Value>("eviction", &victim.key.name, &parameters, &body);
-        let (pod, namespace) = (&victim.key.name, &victim.key.namespace);
-        match timeout(REQUEST_TIMEOUT, request).await {
+        let request = pods.create_subresource::<Value, Value>("eviction", pod, &parameters, &body);
+        let refused = match timeout(REQUEST_TIMEOUT, request).await {
             // A success may carry a failure in its body.
             Ok(Ok(answer)) if answer.get("status").and_then(Value::as_str) == Some("Failure") => {
-                warn!(pod, namespace, answer = %answer, "eviction refused");
+                answer.get("message").and_then(Value::as_str).unwrap_or("Failure without a message").to_owned()
             }
-            Ok(Ok(_)) => info!(pod, namespace, "pod of a released gang evicted"),
-            Ok(Err(error)) => warn!(pod, namespace, %error, "eviction failed"),
-            Err(_) => warn!(pod, namespace, "eviction timed out"),
-        }
+            Ok(Ok(_)) => {
+                info!(pod, namespace, "pod of a gang that is given up evicted");
+                return None;
+            }
+            // Gone, or another of its name: this one is not there any more.
+            Ok(Err(Error::Api(status))) if matches!(status.code, 404 | 409) => return None,
+            Ok(Err(Error::Api(status))) => status.message.clone(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the eviction timed out".to_owned(),
+        };
+        warn!(pod, namespace, refused, "eviction refused");
+        Some(refused)
     }
 }
 
@@ -246,6 +246,8 @@ fn judge(pod: &Pod, placement: &Placement, text: &str) -> Try {
 
 #[cfg(test)]
 mod tests {
+    use berth_engine::facts::ObjectKey;
+
     use super::*;
 
     fn placement() -> Placement {

@@ -1,4 +1,5 @@
 //! The binder against an API server that answers as the test says.
+#![allow(clippy::panic, reason = "a test fails by panicking")]
 
 use berth_engine::facts::{NodeFacts, ObjectKey};
 use berth_engine::outcome::Quality;
@@ -48,11 +49,18 @@ async fn run(api: &FakeApi, decision: Decision, directory: SharedDirectory) -> V
     sender.send(Command::Bind { decision: Box::new(decision), mark: "1-1".to_owned(), handwritten: false }).expect("it listens");
     let mut ended = Vec::new();
     for _ in 0..pods {
-        ended.extend(results.recv().await);
+        match results.recv().await {
+            Some(Told::Binding(one)) => ended.push(one),
+            other => panic!("{other:?}"),
+        }
     }
     drop(sender);
     running.await.expect("it ends");
     ended
+}
+
+fn victim() -> Victim {
+    Victim { pod_uid: "a".to_owned(), pod: ObjectKey::new("ns", "a") }
 }
 
 fn is_binding(asked: &&Asked) -> bool {
@@ -95,7 +103,7 @@ async fn without_leadership_nothing_is_sent() {
     let (decision, _) = decided();
     let sender = Sender { fence: Fence::shut(), ..sender_to(&api) };
     assert!(matches!(sender.bind(&decision.placements[0], "g", "1-1/2", false).await, BindResult::Transient(_)));
-    sender.evict(&Victim { uid: "a".to_owned(), key: ObjectKey::new("ns", "a") }).await;
+    assert!(sender.evict(&victim()).await.is_some());
     assert!(api.asked().is_empty());
 }
 
@@ -120,4 +128,40 @@ async fn a_refused_label_is_a_refused_binding() {
     let sender = Sender { labels_first: true, ..sender_to(&api) };
     let result = sender.bind(&decision.placements[0], "g", "1-1/2", false).await;
     assert!(matches!(&result, BindResult::Permanent(text) if text.contains("no")), "{result:?}");
+}
+
+#[tokio::test]
+async fn an_eviction_bears_the_uid_and_a_budget_may_refuse_it() {
+    let refuse = |asked: &Asked| match asked.path.contains("/pods/b/") {
+        true => failure(429, "Cannot evict pod as it would violate the pod's disruption budget."),
+        false => (201, json!({"kind": "Status", "status": "Success"})),
+    };
+    let api = FakeApi::start(refuse).await;
+    let (result_sender, mut results) = mpsc::unbounded_channel();
+    let (sender, commands) = mpsc::unbounded_channel();
+    let running = tokio::spawn(Binder::new(sender_to(&api), result_sender, SharedDirectory::default(), 8).run(commands));
+    let other = Victim { pod_uid: "u-b".to_owned(), pod: ObjectKey::new("ns", "b") };
+    sender.send(Command::Evict(vec![victim(), other])).expect("it listens");
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        match results.recv().await {
+            Some(Told::Eviction { pod, refused }) => told.push((pod, refused.is_some_and(|why| why.contains("budget")))),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(sender);
+    running.await.expect("it ends");
+    told.sort();
+    assert_eq!(told, [("a".to_owned(), false), ("u-b".to_owned(), true)]);
+    let asked = api.asked();
+    let guarded = |asked: &Asked| asked.body["deleteOptions"]["preconditions"]["uid"].is_string();
+    assert!(asked.len() == 2 && asked.iter().all(guarded), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_gone_needs_no_eviction() {
+    for code in [404, 409] {
+        let api = FakeApi::start(move |_| failure(code, "not this one")).await;
+        assert_eq!(sender_to(&api).evict(&victim()).await, None);
+    }
 }

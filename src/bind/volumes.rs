@@ -30,6 +30,9 @@ const IN_FLIGHT: usize = 16;
 /// Tries of one write that meets a newer version of the object.
 const MAX_TRIES: u32 = 5;
 
+/// Wait after the server was too busy for a write.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+
 /// Says of a volume that a controller, not a person, chose its claim.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
@@ -239,6 +242,10 @@ impl<'a> Claim<'a> {
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(kube::Error::Api(status)) if matches!(status.code, 429 | 503 | 504) => {
+                tokio::time::sleep(BUSY_WAIT).await;
+                Ok(false)
+            }
             Err(error) => Err(format!("{name} can't be written: {error}")),
         }
     }

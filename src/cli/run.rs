@@ -51,6 +51,12 @@ pub struct Arguments {
     /// Seconds that the claims of a gang may take to get their volumes before it is tried elsewhere.
     #[arg(long, env = "BERTH_VOLUME_TIMEOUT_SECONDS", default_value_t = bind::DEFAULT_VOLUME_TIMEOUT.as_secs())]
     volume_timeout_seconds: u64,
+    /// How long a gang may run below its minimum before it is evicted, unless its PodGroup says; negative is for ever.
+    #[arg(
+        long, env = "BERTH_DEFAULT_STALENESS_GRACE_PERIOD", default_value = "60s", allow_hyphen_values = true,
+        value_parser = berth_api::parse_duration_millis
+    )]
+    default_staleness_grace_period: i64,
     /// Lead by a Lease before writing anything; by default inside a cluster only. Without it, run one process at a time.
     #[arg(long, env = "BERTH_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: Option<bool>,
@@ -74,7 +80,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
 
 async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
     let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    let config = match (&arguments.kubeconfig, &arguments.context) {
+    let mut config = match (&arguments.kubeconfig, &arguments.context) {
         (Some(path), _) => {
             let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
@@ -82,6 +88,8 @@ async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
         (None, Some(_)) => Config::from_kubeconfig(&options).await.context("reading the kubeconfig")?,
         (None, None) => Config::infer().await.context("finding a cluster: neither a kubeconfig nor a service account")?,
     };
+    // Every request is tried again by who made it, who knows how long that may go on and whether this process still leads.
+    config.default_retry = false;
     Client::try_from(config).context("making a client")
 }
 
@@ -224,6 +232,7 @@ async fn start(
     let policy = Policy {
         default_topology: arguments.default_topology.clone(),
         compat_kai,
+        staleness_grace_millis: arguments.default_staleness_grace_period,
         verdict_age_millis: Policy::VERDICT_AGE_MILLIS,
         verdicts_per_pass: Policy::VERDICTS_PER_PASS,
         ..Policy::standard()

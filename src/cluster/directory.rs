@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use berth_engine::facts::{Millis, NodeFacts, ObjectKey, ShapeFacts};
+use berth_engine::facts::{Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts};
 use berth_engine::fit;
 use berth_engine::outcome::{Decision, Placement};
 use serde_json::Value;
@@ -61,14 +61,26 @@ pub struct Entry {
     pub mark_unschedulable: bool,
     /// The status in the API.
     pub status: Value,
+    /// Node pool of the PodGroup; empty is the default one.
+    pub node_pool: String,
     /// Its pods by UID.
     pub members: BTreeMap<String, Member>,
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueEntry {
+    /// As the engine was told.
+    pub facts: QueueFacts,
+    /// The status in the API.
+    pub status: Value,
 }
 
 /// All gangs by the engine's UID.
 #[derive(Debug, Default)]
 pub struct Directory {
     gangs: BTreeMap<String, Entry>,
+    queues: BTreeMap<String, QueueEntry>,
     nodes: BTreeMap<String, NodeFacts>,
 }
 
@@ -89,6 +101,21 @@ impl Directory {
     /// The gang is gone.
     pub fn remove(&mut self, uid: &str) {
         self.gangs.remove(uid);
+    }
+    /// A queue by its name.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<&QueueEntry> {
+        self.queues.get(name)
+    }
+    /// The queue as it is now. False when nothing that the engine knows of it changed.
+    pub fn put_queue(&mut self, queue: QueueEntry) -> bool {
+        let name = queue.facts.name.clone();
+        let facts = queue.facts.clone();
+        self.queues.insert(name, queue).is_none_or(|before| before.facts != facts)
+    }
+    /// The queue (by UID) is gone.
+    pub fn remove_queue(&mut self, uid: &str) {
+        self.queues.retain(|_, queue| queue.facts.uid != uid);
     }
     /// The node as it is now.
     pub fn put_node(&mut self, node: NodeFacts) {

@@ -297,6 +297,8 @@ impl Store {
         entry.handwritten = gang.derived.is_none();
         entry.object_uid = gang.object.as_ref().and_then(|(object, _)| object.metadata.uid.clone());
         entry.mark_unschedulable = gang.object.as_ref().is_none_or(|(object, _)| object.spec.mark_unschedulable != Some(false));
+        let labels = gang.object.as_ref().and_then(|(object, _)| object.metadata.labels.as_ref());
+        entry.node_pool = labels.and_then(|labels| labels.get(keys::NODE_POOL)).cloned().unwrap_or_default();
         entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
         if entry.members.len() != gang.members.len() {
             let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(self.pods.get(uid)?))));

@@ -1,6 +1,7 @@
 //! The owners part of the store: which are known, which are still to come, and which can't be read.
 //!
-//! Kinds are watched from the first pod that names them on. Where that is not allowed each owner is read once; where that is
+//! Kinds are watched from the first pod that names them on. Where that is not allowed each owner is read, and again when its
+//! pods bring news or now and then; where that is
 //! not allowed either its pods wait, because nobody can say whether they are a gang, and the permission is asked for again
 //! now and then.
 
@@ -25,6 +26,16 @@ const OWNER_PATIENCE_MILLIS: Millis = 10_000;
 /// granted the permission, and next to nothing for the API server.
 const ASK_AGAIN_MILLIS: Millis = 30_000;
 
+/// An owner of a kind that may not be watched is read again when one of its pods brings news, but not more often than this:
+/// its pods come by the dozen when it is scaled.
+const FRESH_MILLIS: Millis = 5_000;
+
+/// Such an owner is read again after this time at the latest: an edit that touches no pod is seen then.
+const READ_AGAIN_MILLIS: Millis = 300_000;
+
+/// Owners read again for their age in one tick, a second: a few in a hundred of what may be read at a time.
+const READS_PER_TICK: usize = 4;
+
 /// Owners followed at most, as in grouping: a longer chain is a cycle, and none of it is still to come.
 const MAX_CHAIN: usize = 16;
 
@@ -47,6 +58,8 @@ impl Blind {
 #[derive(Default)]
 pub(super) struct OwnerCache {
     by_uid: BTreeMap<String, Arc<Value>>,
+    /// When each owner of a kind that may not be watched was read.
+    read_at: BTreeMap<String, Millis>,
     blind: BTreeMap<String, Blind>,
     /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
     pub(super) rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
@@ -69,6 +82,7 @@ impl Owners for OwnerCache {
 impl OwnerCache {
     pub(super) fn remove(&mut self, uid: &str) {
         self.by_uid.remove(uid);
+        self.read_at.remove(uid);
     }
 
     /// Whether the walk ends at this owner, as far as is known.
@@ -103,6 +117,9 @@ impl Store {
         while let Some(leader) = chain.unread.as_ref().and_then(|unread| self.pod_as_owner(&unread.id)) {
             self.owners.by_uid.insert(raw::uid(&leader).to_owned(), Arc::new(leader));
             chain = crate::grouping::walk(pod, &self.owners);
+        }
+        for owner in &chain.owners {
+            self.refresh(raw::uid(owner), FRESH_MILLIS);
         }
         let mut known: Vec<String> = chain.owners.iter().map(|owner| raw::uid(owner).to_owned()).collect();
         let missing = chain.unread.map(|unread| unread.id).filter(|id| {
@@ -141,6 +158,15 @@ impl Store {
             Some(KindState::Synced) if is_base_kind(id.group(), &id.kind) => self.fetch(id),
             Some(KindState::Syncing | KindState::Synced) => {}
         }
+        true
+    }
+
+    /// Reads an owner again that was read and is not watched, when that was so long ago. True when it is.
+    fn refresh(&mut self, uid: &str, age: Millis) -> bool {
+        let is_old = self.owners.read_at.get(uid).is_some_and(|at| age <= self.now - at);
+        let id = self.owners.by_uid.get(uid).filter(|_| is_old).map(|owner| ObjectId::of(owner));
+        let Some(id) = id.filter(|id| self.state(id.group(), &id.kind) == Some(KindState::Forbidden)) else { return false };
+        self.fetch(&id);
         true
     }
 
@@ -189,6 +215,10 @@ impl Store {
         let trimmed = if is_pod { raw::pod_as_owner(&object["metadata"]) } else { raw::trim_owner(object) };
         self.fetching.remove(&uid);
         let blind = self.owners.blind.remove(&uid);
+        let id = ObjectId::of(&trimmed);
+        if self.state(id.group(), &id.kind) == Some(KindState::Forbidden) {
+            self.owners.read_at.insert(uid.clone(), self.now);
+        }
         if blind.is_none() && self.owners.by_uid.get(&uid).is_some_and(|owner| **owner == trimmed) {
             return;
         }
@@ -224,6 +254,8 @@ impl Store {
     pub(super) fn end_walk_at(&mut self, id: ObjectId, why: Unreadable) {
         self.fetching.remove(&id.uid);
         if self.owners.by_uid.contains_key(&id.uid) {
+            // What was read before still is the best that is known.
+            self.owners.read_at.entry(id.uid).and_modify(|at| *at = self.now);
             return;
         }
         if why == Unreadable::Forbidden {
@@ -264,6 +296,11 @@ impl Store {
             self.end_walk_at(id, Unreadable::Gone);
         }
         self.forget_owners_without_pods();
+        let mut oldest: Vec<(Millis, String)> = self.owners.read_at.iter().map(|(uid, at)| (*at, uid.clone())).collect();
+        oldest.sort_unstable();
+        for (_, uid) in oldest.into_iter().take(READS_PER_TICK) {
+            self.refresh(&uid, READ_AGAIN_MILLIS);
+        }
         let mut asked = BTreeMap::new();
         for blind in self.owners.blind.values() {
             let state = self.state(blind.id.group(), &blind.id.kind);
@@ -289,6 +326,7 @@ impl Store {
             kind.uids = kept;
             for uid in gone {
                 self.owners.by_uid.remove(&uid);
+                self.owners.read_at.remove(&uid);
             }
         }
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::convert::storage::{StorageError, StorageKinds};
 use super::convert::{self, Membership, Priorities};
 use super::core_groups::{CoreGroups, core_dependency};
-use super::directory::SharedDirectory;
+use super::directory::{QueueEntry, SharedDirectory};
 use super::gangs::Gang;
 use super::held;
 use super::owners::OwnerCache;
@@ -276,7 +276,7 @@ impl Store {
             ("", "Node") => self.node_applied(&uid, object)?,
             ("", "Pod") => self.pod_applied(uid, object)?,
             ("scheduling.run.ai", "PodGroup") => self.pod_group_applied(object)?,
-            ("scheduling.run.ai", "Queue") => self.tell(Event::QueueUpsert(convert::queue_facts(&typed::<Queue>(object)?)?)),
+            ("scheduling.run.ai", "Queue") => self.queue_applied(object)?,
             ("kai.scheduler", "Topology") => {
                 let facts = convert::topology_facts(&typed::<Topology>(object)?)?;
                 let moved = self.core_groups.topology_applied(&facts);
@@ -321,7 +321,10 @@ impl Store {
             ("", "Node") => self.node_gone(uid),
             ("", "Pod") => self.pod_deleted(uid),
             ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
-            ("scheduling.run.ai", "Queue") => self.tell(Event::QueueDelete(uid.to_owned())),
+            ("scheduling.run.ai", "Queue") => {
+                self.directory.lock().remove_queue(uid);
+                self.tell(Event::QueueDelete(uid.to_owned()));
+            }
             ("kai.scheduler", "Topology") => {
                 let moved = self.core_groups.topology_deleted(uid);
                 self.tell(Event::TopologyDelete(uid.to_owned()));
@@ -357,6 +360,17 @@ impl Store {
         if self.skipped.len() < MAX_SKIPPED_NAMES && self.skipped.insert(once) {
             self.effects.push(Effect::Skipped { kind: kind.to_owned(), object: bad.object, message: bad.message });
         }
+    }
+
+    /// Our own writes of its status come back, too: they are nothing new to the engine.
+    fn queue_applied(&mut self, object: &Value) -> Result<(), Bad> {
+        let facts = convert::queue_facts(&typed::<Queue>(object)?)?;
+        let entry = QueueEntry { facts: facts.clone(), status: object["status"].clone() };
+        let is_new = self.directory.lock().put_queue(entry);
+        if is_new {
+            self.tell(Event::QueueUpsert(facts));
+        }
+        Ok(())
     }
 
     // ---- nodes ----

@@ -660,6 +660,50 @@ fn a_joint_gang_waits_again_for_a_role_whose_owner_is_gone() {
 }
 
 #[test]
+fn our_own_status_of_a_queue_is_nothing_new_to_the_engine() {
+    let mut store = store();
+    end_lists(&mut store);
+    let kind = || Gvk::new("scheduling.run.ai", "v2", "Queue");
+    let queue = |limit: i64, used: &str| {
+        json!({
+            "apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team", "uid": "q"},
+            "spec": {"resources": {"gpu": {"limit": limit}}}, "status": {"allocated": {"nvidia.com/gpu": used}},
+        })
+    };
+    let told = |effects: Vec<Effect>| effects.iter().filter(|e| matches!(e, Effect::Engine(Event::QueueUpsert(_)))).count();
+    assert_eq!(told(apply(&mut store, kind(), queue(8, "0"))), 1);
+    assert_eq!(told(apply(&mut store, kind(), queue(8, "4"))), 0);
+    assert_eq!(store.directory.lock().queue("team").unwrap().status["allocated"]["nvidia.com/gpu"], "4");
+    assert_eq!(told(apply(&mut store, kind(), queue(16, "4"))), 1);
+    store.apply(Change::Deleted(kind(), Box::new(queue(16, "4"))), 1_000);
+    assert!(store.directory.lock().queue("team").is_none());
+}
+
+#[test]
+fn owners_that_may_not_be_watched_are_read_again_with_news_and_with_time() {
+    let mut store = store();
+    end_lists(&mut store);
+    let fetches = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Fetch(_))).count();
+    apply(&mut store, pod_kind(), pod("a", None));
+    assert_eq!(fetches(&store.apply(Change::Forbidden(job_kind()), 1_000)), 1);
+    assert_eq!(gangs(&apply(&mut store, job_kind(), job("2")))[0].min_member, Some(2));
+    // Pods that come with it ask nothing; one that comes later does, once.
+    let at = |store: &mut Store, name: &str, now| fetches(&store.apply(Change::Applied(pod_kind(), Box::new(pod(name, None))), now));
+    assert_eq!(at(&mut store, "b", 2_000), 0);
+    assert_eq!((at(&mut store, "c", 7_000), at(&mut store, "d", 7_000)), (1, 0));
+    let effects = store.apply(Change::Applied(job_kind(), Box::new(job("4"))), 7_500);
+    assert_eq!((gangs(&effects)[0].min_member, fetches(&effects)), (Some(4), 0));
+    // An edit that touches no pod is seen in the end.
+    assert_eq!(fetches(&store.apply(Change::Tick, 8_000)), 0);
+    assert_eq!(fetches(&store.apply(Change::Tick, 307_500)), 1);
+    assert_eq!(fetches(&store.apply(Change::Tick, 308_000)), 0, "one answer at a time");
+    // It is gone, or may not be read now: what is known stays.
+    let id = ObjectId { api_version: "batch/v1".into(), kind: "Job".into(), namespace: "ns".into(), name: "train".into(), uid: "job-1".into() };
+    assert!(store.apply(Change::Unreadable(id, Unreadable::Gone), 308_500).is_empty());
+    assert_eq!(fetches(&store.apply(Change::Tick, 310_000)), 0);
+}
+
+#[test]
 fn a_pod_of_a_scheduling_group_is_in_the_gang_that_this_object_describes() {
     let mut store = store();
     end_lists(&mut store);

@@ -383,6 +383,8 @@ pub struct GangFacts {
     pub min_subgroup: Option<u32>,
     /// Constraint of the whole gang.
     pub constraint: ConstraintFacts,
+    /// How long it may run below its minimum before it is evicted; negative is for ever, `None` the operator's choice.
+    pub staleness_grace_millis: Option<Millis>,
     /// How its parts are called.
     pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.
@@ -396,7 +398,7 @@ pub struct GangFacts {
 }
 
 /// One resource of a queue. `None` means unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QueueAmount {
     /// Deserved amount, in thousandths of the unit.
     pub quota_millis: Option<i64>,
@@ -412,7 +414,7 @@ impl QueueAmount {
 }
 
 /// A queue. Units: GPUs, milli-cores and megabytes (10^6 bytes), each in thousandths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct QueueFacts {
     /// The object's UID.
     pub uid: String,

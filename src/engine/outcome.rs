@@ -1,13 +1,15 @@
 //! What the engine answers: decisions, and verdicts about what must wait.
 //! Data only; text is made at the edges.
 
-use crate::facts::{Millis, ObjectKey};
+use crate::facts::{Amounts, Millis, ObjectKey};
 
 /// What one call of `schedule` decided.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// Decisions in the order they were taken; each is one gang, whole.
     pub decisions: Vec<Decision>,
+    /// Gangs to be evicted as a whole.
+    pub evictions: Vec<Eviction>,
     /// Gangs (by UID) whose report changed in this pass: re-read with `World::gang_report`.
     pub changed: Vec<String>,
     /// Ask again no later than this moment, even without an event.
@@ -29,6 +31,43 @@ pub struct Decision {
     pub placements: Vec<Placement>,
     /// How good it is.
     pub quality: Quality,
+}
+
+/// A gang that is given up: every pod of it that is on a node is to be evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// UID of the gang.
+    pub gang_uid: String,
+    /// Namespace and name of the gang.
+    pub gang: ObjectKey,
+    /// Why.
+    pub stale: Stale,
+    /// The pods, by namespace and name.
+    pub pods: Vec<Victim>,
+}
+
+/// A pod to be evicted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Victim {
+    /// Namespace and name of the pod.
+    pub pod: ObjectKey,
+    /// UID of the pod.
+    pub pod_uid: String,
+}
+
+/// A gang that ran whole and has too few pods left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// Since when.
+    pub since: Millis,
+    /// It had its grace period: its pods are being evicted.
+    pub evicting: bool,
+    /// The first leaf below its minimum; empty is the implicit one.
+    pub subgroup: String,
+    /// Pods of that leaf on nodes.
+    pub has: u32,
+    /// Its minimum.
+    pub needs: u32,
 }
 
 /// One pod and its node.
@@ -151,8 +190,31 @@ pub struct GangReport {
     pub quality: Option<Quality>,
     /// Why pods wait; the blocking reason first. Empty when nothing waits.
     pub reasons: Vec<Reason>,
+    /// It ran whole and has too few pods left.
+    pub stale: Option<Stale>,
+    /// May be preempted.
+    pub preemptible: bool,
+    /// What its pods on nodes ask for.
+    pub allocated: Amounts,
+    /// What all its pods ask for that are not over.
+    pub requested: Amounts,
     /// Mistakes without which it runs all the same.
     pub warnings: Vec<crate::facts::Problem>,
+}
+
+/// What a queue and the queues below it have and ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Its name.
+    pub name: String,
+    /// Names of the queues directly below.
+    pub children: Vec<String>,
+    /// Of pods on nodes.
+    pub allocated: Amounts,
+    /// The part of it that can't be preempted.
+    pub allocated_non_preemptible: Amounts,
+    /// Of all pods that are not over.
+    pub requested: Amounts,
 }
 
 /// Stable reason codes. Each has a section in docs/reasons.md.
@@ -190,13 +252,15 @@ pub enum Code {
     NotFoundWithinBudget,
     /// A Binding was refused; waiting before the next try.
     BindRefused,
+    /// The gang ran below its minimum for too long: its other pods are being evicted.
+    StaleGang,
     /// Claims did not get their volumes in time; waiting before the next try.
     VolumesNotReady,
 }
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 17] = [
+    pub const ALL: [Code; 18] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -213,6 +277,7 @@ impl Code {
         Code::PodRulesUnmet,
         Code::NotFoundWithinBudget,
         Code::BindRefused,
+        Code::StaleGang,
         Code::VolumesNotReady,
     ];
 
@@ -236,6 +301,7 @@ impl Code {
             Code::PodRulesUnmet => "PodRulesUnmet",
             Code::NotFoundWithinBudget => "NotFoundWithinBudget",
             Code::BindRefused => "BindRefused",
+            Code::StaleGang => "StaleGang",
             Code::VolumesNotReady => "VolumesNotReady",
         }
     }
@@ -296,8 +362,8 @@ pub struct Reason {
     pub problem: Option<crate::facts::Problem>,
     /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text: the API server's for `Code::BindRefused`, what is awaited for `Code::VolumesNotReady`, the key for
-    /// `Code::UnsupportedFeature`.
+    /// Free text: the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
+    /// `Code::VolumesNotReady`, the key for `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,

@@ -24,6 +24,8 @@ pub struct Policy {
     pub compat_kai: bool,
     /// Steps one gang's general search may take.
     pub search_steps: u64,
+    /// How long a gang may run below its minimum before it is evicted, unless it says otherwise; negative: for ever.
+    pub staleness_grace_millis: Millis,
     /// Age from which the figures of a verdict that is out of date are made anew; 0: at once.
     pub verdict_age_millis: Millis,
     /// Verdicts made anew in one pass for their age alone.
@@ -33,6 +35,9 @@ pub struct Policy {
 impl Policy {
     /// The documented default (placement.md section 3: 20 000 steps).
     pub const DEFAULT_SEARCH_STEPS: u64 = 20_000;
+
+    /// KAI Scheduler's default.
+    pub const STALENESS_GRACE_MILLIS: Millis = 60_000;
 
     /// Pending gangs are told new figures this often, at the most: every figure that changes
     /// is a write to the API.
@@ -49,6 +54,7 @@ impl Policy {
             cpu_strategy: NodeStrategy::Pack,
             compat_kai: false,
             search_steps: Self::DEFAULT_SEARCH_STEPS,
+            staleness_grace_millis: Self::STALENESS_GRACE_MILLIS,
             verdict_age_millis: 0,
             verdicts_per_pass: usize::MAX,
         }

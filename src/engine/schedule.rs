@@ -5,6 +5,8 @@
 //! before the pass ends. A gang that fails shares its verdict with every gang
 //! of the same shapes and constraints in the pass: room only shrinks.
 
+mod repair;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +27,7 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     if !world.synced || !world.leading {
         return outcome;
     }
+    outcome.changed = world.review_lives(now);
     world.end_waits(now);
     if world.dirty {
         world.dirty = false;
@@ -34,6 +37,10 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
         Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
     }
     Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.renew();
+    // After the pass, so that a gang which was completed in it is kept.
+    outcome.changed.extend(world.review_lives(now));
+    outcome.evictions = world.give_up_stale(policy, now);
+    outcome.changed.extend(outcome.evictions.iter().map(|eviction| eviction.gang_uid.clone()));
     outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
 }
@@ -156,6 +163,7 @@ impl Pass<'_> {
             } else {
                 reasons.splice(0..0, blocked);
             }
+            reasons.extend(self.fill_holes(idx));
             self.report(idx, reasons);
             return false;
         }
@@ -179,6 +187,7 @@ impl Pass<'_> {
             }
             Err(reason) => {
                 reasons.insert(0, reason);
+                self.fill_holes(idx);
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
                 self.world.dirty |= self.world.allow_avoided(&item.existing_pods());
@@ -205,12 +214,7 @@ impl Pass<'_> {
             };
             tried.insert(sub);
             let n = prepared.leaves[sub].waiting.len();
-            let may_do_without = prepared.only_needed().is_some();
-            let mut result = self.place_unit(idx, sub, single.then_some(n), false);
-            if result.is_err() && may_do_without {
-                result = self.place_unit(idx, sub, single.then_some(n), true);
-            }
-            match result {
+            match self.place_unit(idx, sub, single.then_some(n)) {
                 Ok((plan, quality)) => {
                     // It may take more, or the rest has a reason of its own by now.
                     tried.remove(&sub);
@@ -222,26 +226,29 @@ impl Pass<'_> {
         }
     }
 
-    /// Places a subgroup's minimum, or as many single pods of a leaf as fit; `bare` is without room for those to come that
-    /// it can do without.
-    fn place_unit(
-        &mut self,
-        idx: GangIdx,
-        sub: usize,
-        singles: Option<usize>,
-        bare: bool,
-    ) -> Result<(Plan, crate::outcome::Quality), Reason> {
-        let unit = |world: &World, prepared: &Prepared<'_>, count: Option<usize>| {
+    /// Places a subgroup's minimum, or as many single pods of a leaf as fit: better without room for those to come that it
+    /// can do without than not at all.
+    fn place_unit(&mut self, idx: GangIdx, sub: usize, singles: Option<usize>) -> Result<(Plan, crate::outcome::Quality), Reason> {
+        let unit = |world: &World, prepared: &Prepared<'_>, count: Option<usize>, bare: bool| {
             let needed = prepared.only_needed().filter(|_| bare);
             needed.as_ref().unwrap_or(prepared).unit(world, sub, count)
         };
-        if let Some(n) = singles {
-            return self.most(idx, |world, prepared, count| unit(world, prepared, Some(count)), n);
+        let mut bare = false;
+        loop {
+            let gang = self.world.gangs[idx.at()].as_ref();
+            let Some(Ok(prepared)) = gang.map(|gang| self.prepare(gang)) else { return Err(Reason::new(Code::NotEnoughRoom)) };
+            let may_do_without = !bare && prepared.only_needed().is_some();
+            let result = if let Some(n) = singles {
+                self.most(idx, |world, prepared, count| unit(world, prepared, Some(count), bare), n)
+            } else {
+                let item = unit(self.world, &prepared, None, bare);
+                self.solve(idx, &item)
+            };
+            if result.is_ok() || !may_do_without {
+                return result;
+            }
+            bare = true;
         }
-        let gang = self.world.gangs[idx.at()].as_ref();
-        let Some(Ok(prepared)) = gang.map(|gang| self.prepare(gang)) else { return Err(Reason::new(Code::NotEnoughRoom)) };
-        let item = unit(self.world, &prepared, None);
-        self.solve(idx, &item)
     }
 
     /// The quality of the gang's minimum stands; a gang without one takes this.
@@ -306,7 +313,11 @@ impl Pass<'_> {
         }
         if let Some((until, text)) = &gang.backoff
             && *until > self.now {
-                let code = if gang.unprepared { Code::VolumesNotReady } else { Code::BindRefused };
+                let code = match (gang.life.evicted_at, gang.unprepared) {
+                    (Some(_), _) => Code::StaleGang,
+                    (None, true) => Code::VolumesNotReady,
+                    (None, false) => Code::BindRefused,
+                };
                 let mut reason = Reason::new(code);
                 reason.detail.clone_from(text);
                 return Err(vec![reason]);

@@ -5,12 +5,12 @@
 
 pub(crate) mod flights;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, GangReport, GangState, PodState, Reason};
+use berth_engine::outcome::{Code, Decision, Eviction, GangReport, GangState, PodState, QueueReport, Reason, Victim};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::bind::{Command, Ended, Victim};
+use crate::bind::{Command, Ended, Told};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::http::Health;
@@ -44,13 +44,16 @@ const MAX_REJECTED: usize = 10_000;
 /// [`HEARTBEAT`] in the engine's unit.
 const HEARTBEAT_MILLIS: Millis = 1_000;
 
+/// Queues are told what they use this often, and only when it changed: pods come and go by the hundred in a second.
+const QUEUE_PERIOD_MILLIS: Millis = 5_000;
+
 /// Turns of the heartbeat between two counts of all pending gangs, which read every gang.
 const TURNS_PER_COUNT: u64 = 10;
 
 /// What wakes the loop.
 enum Input {
     Event(Event),
-    Ended(Ended),
+    Told(Told),
 }
 
 /// The engine thread.
@@ -58,7 +61,7 @@ pub struct Scheduler {
     world: World,
     policy: Policy,
     events: mpsc::Receiver<Event>,
-    results: mpsc::UnboundedReceiver<Ended>,
+    results: mpsc::UnboundedReceiver<Told>,
     binder: Option<mpsc::UnboundedSender<Command>>,
     writer: Writer,
     directory: SharedDirectory,
@@ -73,6 +76,9 @@ pub struct Scheduler {
     looked_back: bool,
     wakeup: Option<Millis>,
     turns: u64,
+    /// Reports of queues as last told.
+    queues: BTreeMap<String, QueueReport>,
+    queues_told: Millis,
     /// Start of the process: makes decision marks unique over restarts.
     epoch: Millis,
 }
@@ -82,7 +88,7 @@ pub struct Wiring {
     /// From the store.
     pub events: mpsc::Receiver<Event>,
     /// From the binder.
-    pub results: mpsc::UnboundedReceiver<Ended>,
+    pub results: mpsc::UnboundedReceiver<Told>,
     /// To the binder.
     pub binder: mpsc::UnboundedSender<Command>,
     /// To the API.
@@ -116,6 +122,8 @@ impl Scheduler {
             looked_back: false,
             wakeup: None,
             turns: 0,
+            queues: BTreeMap::new(),
+            queues_told: 0,
             epoch: now_millis(),
         }
     }
@@ -129,7 +137,11 @@ impl Scheduler {
             for input in batch {
                 match input {
                     Input::Event(event) => self.take(event, now),
-                    Input::Ended(ended) => self.binding_ended(ended, now),
+                    Input::Told(Told::Binding(ended)) => self.binding_ended(ended, now),
+                    Input::Told(Told::Eviction { pod, refused: None }) => self.apply(Event::EvictAccepted(pod), now),
+                    Input::Told(Told::Eviction { pod, refused: Some(text) }) => {
+                        self.apply(Event::EvictRefused(pod, text), now);
+                    }
                 }
             }
             if *stop.borrow() {
@@ -149,13 +161,13 @@ impl Scheduler {
         let first = tokio::select! {
             biased;
             _ = stop.changed() => return None,
-            result = self.results.recv() => Some(Input::Ended(result?)),
+            result = self.results.recv() => Some(Input::Told(result?)),
             event = self.events.recv() => Some(Input::Event(event?)),
             () = tokio::time::sleep(wait) => None,
         };
         let mut batch: Vec<Input> = first.into_iter().collect();
         while batch.len() < MAX_BATCH {
-            let ended = self.results.try_recv().map(Input::Ended);
+            let ended = self.results.try_recv().map(Input::Told);
             let Ok(input) = ended.or_else(|_| self.events.try_recv().map(Input::Event)) else { break };
             batch.push(input);
         }
@@ -245,6 +257,10 @@ impl Scheduler {
         for gang in self.flights.take_reportable() {
             self.report(&gang);
         }
+        if self.synced && QUEUE_PERIOD_MILLIS <= now - self.queues_told {
+            self.queues_told = now;
+            self.report_queues();
+        }
         self.metrics.bindings_in_flight.set(i64::try_from(self.flights.in_flight()).unwrap_or(i64::MAX));
         if self.turns % TURNS_PER_COUNT == 1 {
             let pending = self.world.gang_reports().iter().filter(|report| report.pods > report.bound).count();
@@ -263,8 +279,29 @@ impl Scheduler {
         for decision in outcome.decisions {
             self.hand_over(decision, now);
         }
+        for eviction in outcome.evictions {
+            self.give_up(eviction, now);
+        }
         for gang in outcome.changed {
             self.flights.touch(gang);
+        }
+    }
+
+    /// A gang that ran below its minimum for too long: all that is left of it goes.
+    fn give_up(&mut self, eviction: Eviction, now: Millis) {
+        self.metrics.gangs_evicted.inc();
+        let gang = &eviction.gang;
+        warn!(gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), "gang below its minimum for too long; evicted");
+        self.evict(eviction.pods, now);
+    }
+
+    fn evict(&mut self, victims: Vec<Victim>, now: Millis) {
+        for victim in &victims {
+            self.apply(Event::EvictSent(victim.pod_uid.clone()), now);
+        }
+        if let Some(binder) = &self.binder {
+            // A closed channel means that the process ends.
+            let _closed = binder.send(Command::Evict(victims)).is_err();
         }
     }
 
@@ -314,7 +351,7 @@ impl Scheduler {
         if let Some(entry) = self.directory.lock().gang(gang) {
             for (uid, member) in entry.members.iter().filter(|(_, member)| member.node.is_some() && !member.leaving) {
                 if member.has_controller {
-                    victims.push(Victim { uid: uid.clone(), key: member.key.clone() });
+                    victims.push(Victim { pod: member.key.clone(), pod_uid: uid.clone() });
                 } else {
                     kept += 1;
                 }
@@ -325,9 +362,7 @@ impl Scheduler {
         warn!(gang, evicted = victims.len(), without_controller = kept, "half-bound gang released");
         let text = format!("released: only a part of it could be bound ({kept} pods without a controller stay)");
         self.apply(Event::Backoff(gang.to_owned(), until, text), now);
-        if let Some(binder) = &self.binder {
-            let _closed = binder.send(Command::Release(victims)).is_err();
-        }
+        self.evict(victims, now);
     }
 
     /// After a start: gangs that an earlier process left half bound come before all others, because their domain is decided
@@ -361,6 +396,18 @@ impl Scheduler {
         for report in reports {
             self.flights.touch(report.uid);
         }
+    }
+
+    /// Tells what queues use where that changed.
+    fn report_queues(&mut self) {
+        let mut reports = BTreeMap::new();
+        for report in self.world.queue_reports() {
+            if self.queues.get(&report.name) != Some(&report) {
+                self.writer.report_queue(report.clone());
+            }
+            reports.insert(report.name.clone(), report);
+        }
+        self.queues = reports;
     }
 
     fn report(&mut self, gang: &str) {

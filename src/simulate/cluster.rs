@@ -7,13 +7,13 @@ use std::time::Instant;
 use berth_api::{Queue, Topology};
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::Decision;
-use berth_engine::schedule::schedule;
 use berth_engine::world::{Rejected, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::Value;
 
 mod gangs;
+mod outcomes;
 
 use super::Options;
 use super::input::{Item, Place};
@@ -24,7 +24,6 @@ use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
 use crate::grouping::core_group::is_core_group;
 use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
-use crate::scheduler::flights::FIRST_BACK_OFF_MILLIS;
 
 /// Name of the queue that exists when none is given.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -77,6 +76,8 @@ pub struct Cluster {
     pub(super) rejections: BTreeMap<String, Rejection>,
     /// Decisions in the order they were taken.
     pub decisions: Vec<Decision>,
+    /// Names of the pods that were evicted, in that order.
+    pub evicted: Vec<String>,
     /// Next moment that the engine asked for.
     pub next_wakeup: Option<Millis>,
     /// Objects of kinds that play no part.
@@ -116,6 +117,7 @@ impl Cluster {
             has_queue: false,
             rejections: BTreeMap::new(),
             decisions: Vec::new(),
+            evicted: Vec::new(),
             next_wakeup: None,
             ignored: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -175,11 +177,15 @@ impl Cluster {
         // Without a timestamp an object is new: younger than everything that has one.
         ordered.sort_by_key(|(created, _)| created.unwrap_or(Millis::MAX));
         let mut batch = Vec::new();
+        let mut edited = BTreeSet::new();
         for (created, item) in ordered {
             self.now = created.unwrap_or(self.now).max(self.now.saturating_add(1));
             let id = id_of(&item.value);
             let created = self.objects.get(&id).map_or(self.now, |old| old.created);
             let uid = text(&item.value, "/metadata/uid").to_owned();
+            if self.objects.contains_key(&id) && is_workload(&item.value) {
+                edited.insert(uid.clone());
+            }
             batch.push(id.clone());
             self.created_by_uid.insert(uid.clone(), created);
             self.objects.insert(
@@ -196,6 +202,7 @@ impl Cluster {
             batch.extend(self.naming_core_groups(&batch));
         }
         self.feed(&batch);
+        self.regroup(&edited);
     }
 
     /// Completes an object; `None` when it plays no part or can't be used.
@@ -430,7 +437,7 @@ impl Cluster {
         }
     }
 
-    fn feed_pod(&mut self, id: &ObjectId) {
+    pub(super) fn feed_pod(&mut self, id: &ObjectId) {
         if let Some(stored) = self.objects.get_mut(id) {
             let class = self.runtime_classes.get(text(&stored.value, "/spec/runtimeClassName"));
             class.into_iter().for_each(|class| admit_runtime_class(&mut stored.value, class));
@@ -526,76 +533,5 @@ impl Cluster {
             field: field.to_owned(),
             message,
         });
-    }
-
-    /// Schedules until nothing more is decided, carrying out every decision.
-    pub fn settle(&mut self) {
-        let policy = self.options.policy();
-        for _ in 0..MAX_PASSES {
-            let started = Instant::now();
-            let outcome = schedule(&mut self.world, &policy, self.now);
-            self.solve_micros += started.elapsed().as_micros();
-            self.steps += outcome.steps;
-            self.next_wakeup = outcome.next_wakeup;
-            if outcome.decisions.is_empty() {
-                return;
-            }
-            for decision in outcome.decisions {
-                self.carry_out(&decision);
-                self.decisions.push(decision);
-            }
-        }
-    }
-
-    fn carry_out(&mut self, decision: &Decision) {
-        let place = Place::default();
-        for placement in &decision.placements {
-            self.send(Event::BindSent(placement.pod_uid.clone()), &place);
-        }
-        let mut refusal = None;
-        for placement in &decision.placements {
-            let result = self.bind_result(&placement.pod.name);
-            let bound = result == BindResult::Bound;
-            let id = ObjectId {
-                kind: "Pod".to_owned(),
-                namespace: placement.pod.namespace.clone(),
-                name: placement.pod.name.clone(),
-            };
-            if bound
-                && let Some(pod) = self.objects.get_mut(&id)
-                && let Some(Value::Object(spec)) = pod.value.get_mut("spec")
-            {
-                spec.insert("nodeName".to_owned(), Value::String(placement.node.clone()));
-            }
-            if let BindResult::Transient(text) | BindResult::Permanent(text) | BindResult::Unknown(text) = &result {
-                refusal.get_or_insert_with(|| text.clone());
-            }
-            self.send(Event::BindEnded(placement.pod_uid.clone(), result), &place);
-        }
-        if let Some(text) = refusal {
-            let until = self.now.saturating_add(FIRST_BACK_OFF_MILLIS);
-            self.send(Event::Backoff(decision.gang_uid.clone(), until, text), &place);
-        }
-    }
-
-    fn bind_result(&mut self, pod: &str) -> BindResult {
-        match self.rejections.get_mut(pod) {
-            Some(rejection) if rejection.times > 0 => {
-                rejection.times -= 1;
-                rejection.result.clone()
-            }
-            _ => BindResult::Bound,
-        }
-    }
-
-    /// Moves the clock, waking whenever the engine asked to be woken.
-    pub fn advance(&mut self, by: Millis) {
-        let end = self.now.saturating_add(by);
-        while let Some(wakeup) = self.next_wakeup.filter(|wakeup| *wakeup <= end && *wakeup > self.now) {
-            self.now = wakeup;
-            self.settle();
-        }
-        self.now = end;
-        self.settle();
     }
 }

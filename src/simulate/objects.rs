@@ -254,3 +254,29 @@ pub(super) fn message_of(error: &crate::cluster::convert::ConvertError) -> Strin
         format!("\"{}\": {}", error.value, error.allowed)
     }
 }
+
+/// JSON merge patch (RFC 7386).
+pub(super) fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(map) = value else { return };
+    for (key, change) in patch {
+        if change.is_null() {
+            map.remove(key);
+        } else {
+            merge(map.entry(key.clone()).or_insert(Value::Null), change);
+        }
+    }
+}
+
+/// A pod as its controller creates it anew: no node, no status, another UID.
+pub(super) fn fresh_copy(mut pod: Value) -> Value {
+    let gone = json!({"metadata": {"uid": null, "creationTimestamp": null, "deletionTimestamp": null}, "spec": {"nodeName": null}, "status": null});
+    merge(&mut pod, &gone);
+    pod
+}

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use berth_engine::facts::ObjectKey;
-use berth_engine::outcome::GangReport;
+use berth_engine::outcome::{GangReport, QueueReport};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -57,6 +57,10 @@ enum Target {
     PodGroup(ObjectKey),
     /// The status of a gang (engine UID).
     Gang(String),
+    /// The status of a queue (name).
+    Queue(String),
+    /// An event about a gang (engine UID, code).
+    Notice(String, &'static str),
     /// The condition of a pod (UID).
     Pod(String),
 }
@@ -67,6 +71,17 @@ enum Write {
     Patch(Value),
     Status(Box<GangReport>),
     Condition(Box<PodReport>),
+    Notice(Box<Notice>),
+    Queue(Box<QueueReport>),
+}
+
+/// Something that happened to a gang, told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Notice {
+    gang: String,
+    condition: Condition,
+    /// What makes it another one: it began at another moment.
+    since: i64,
 }
 
 /// A pending pod and why it waits.
@@ -209,8 +224,30 @@ impl Writer {
                 _ => self.queue().cancel(&target),
             }
         }
+        self.notice_stale(&report);
         let settle = if waits.is_some() { SETTLE } else { PLACED_SETTLE };
         self.keep_due(Target::Gang(report.uid.clone()), Write::Status(Box::new(report)), settle);
+    }
+
+    /// What a queue uses changed. The loop says so now and then, not with every pod.
+    pub fn report_queue(&self, report: QueueReport) {
+        self.keep_due(Target::Queue(report.name.clone()), Write::Queue(Box::new(report)), Duration::ZERO);
+    }
+
+    /// Tells of a gang below its minimum, when that lasts a moment, and of its end.
+    fn notice_stale(&self, report: &GangReport) {
+        let early = Target::Notice(report.uid.clone(), render::STALE);
+        let Some(stale) = &report.stale else {
+            self.queue().cancel(&early);
+            return;
+        };
+        let condition = render::stale(stale);
+        let notice = Notice { gang: report.uid.clone(), condition, since: stale.since };
+        let (target, after) = match stale.evicting {
+            true => (Target::Notice(report.uid.clone(), render::EVICTED), Duration::ZERO),
+            false => (early, SETTLE),
+        };
+        self.keep_due(target, Write::Notice(Box::new(notice)), after);
     }
 
     /// Like `put`, but a write that already waits keeps its turn: changes that never stop are told all the same.

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use berth_api::pod_group::PodGroup;
+use berth_api::queue::Queue;
 use berth_engine::facts::ObjectKey;
-use berth_engine::outcome::GangReport;
+use berth_engine::outcome::{GangReport, QueueReport};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::render::{self, Condition};
-use super::{PodReport, REWRITE_AFTER, Write};
+use super::{Notice, PodReport, REWRITE_AFTER, Write};
 use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::grouping::expand::short_hash;
@@ -82,6 +83,8 @@ impl Scribe {
             Write::Patch(patch) => self.patch(patch).await,
             Write::Status(report) => self.status(report).await,
             Write::Condition(pod) => self.condition(pod).await,
+            Write::Notice(notice) => self.notice(notice).await,
+            Write::Queue(report) => self.queue(report).await,
         }
     }
 
@@ -133,19 +136,21 @@ impl Scribe {
     }
 
     async fn status(&self, report: &GangReport) -> End {
-        let (object_uid, existing) = {
+        let (object_uid, existing, node_pool) = {
             let directory = self.directory.lock();
             let Some(entry) = directory.gang(&report.uid) else { return End::Done };
-            (entry.object_uid.clone(), entry.status.clone())
+            (entry.object_uid.clone(), entry.status.clone(), entry.node_pool.clone())
         };
         // Without its object there is nothing to write on; it is on its way.
         let Some(object_uid) = object_uid else { return End::Again };
         self.warnings(report, &object_uid).await;
-        let ours = render::status(report);
         let (known, at) = match self.last(&object_uid) {
             Some((known, at)) => (known, Some(at)),
             None => (existing, None),
         };
+        let mut ours = render::status(report);
+        ours["schedulingConditions"] =
+            render::scheduling_conditions(report, &node_pool, &known["schedulingConditions"], Timestamp::now());
         if render::says_already(&known, &ours) {
             return End::Done;
         }
@@ -155,7 +160,7 @@ impl Scribe {
             return later;
         }
         self.count("patch_podgroup_status");
-        let patch = json!({"metadata": {"uid": object_uid}, "status": ours});
+        let patch = json!({"metadata": {"uid": object_uid}, "status": render::replacing(&known, &ours)});
         let api = self.pod_groups(&report.key.namespace);
         let result = api.patch_status(&report.key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         let end = self.ended("patch PodGroup status", result.map(|_| ()));
@@ -171,6 +176,44 @@ impl Scribe {
             }
         }
         end
+    }
+
+    async fn queue(&self, report: &QueueReport) -> End {
+        let (uid, existing) = {
+            let directory = self.directory.lock();
+            let Some(entry) = directory.queue(&report.name) else { return End::Done };
+            (entry.facts.uid.clone(), entry.status.clone())
+        };
+        let ours = render::queue_status(report);
+        let known = self.last(&uid).map_or(existing, |(known, _)| known);
+        if render::says_already(&known, &ours) {
+            return End::Done;
+        }
+        self.count("patch_queue_status");
+        let patch = json!({"metadata": {"uid": uid}, "status": render::replacing(&known, &ours)});
+        let api: Api<Queue> = Api::all(self.client.clone());
+        let result = api.patch_status(&report.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let end = self.ended("patch Queue status", result.map(|_| ()));
+        if end == End::Done {
+            self.remember(&uid, ours);
+        }
+        end
+    }
+
+    async fn notice(&self, notice: &Notice) -> End {
+        let (object_uid, key) = {
+            let directory = self.directory.lock();
+            let Some(entry) = directory.gang(&notice.gang) else { return End::Done };
+            (entry.object_uid.clone(), entry.key.clone())
+        };
+        let Some(object_uid) = object_uid else { return End::Again };
+        let told = format!("{object_uid}/{}/{}", notice.condition.code, notice.since);
+        if self.last(&told).is_none() {
+            let name = self.event_name(&key.name);
+            self.event(&Subject::pod_group(&key, &object_uid), &notice.condition, &name).await;
+            self.remember(&told, Value::Null);
+        }
+        End::Done
     }
 
     /// One event per text: also after a restart, because the text is in the event's name.
@@ -311,11 +354,11 @@ fn too_early(last: Option<Instant>, same: bool) -> Option<End> {
 
 #[cfg(test)]
 mod tests {
-    use berth_engine::facts::{Problem, ProblemCode};
-    use berth_engine::outcome::GangState;
+    use berth_engine::facts::{Amounts, Problem, ProblemCode, QueueFacts};
+    use berth_engine::outcome::{GangState, Stale};
 
     use super::*;
-    use crate::cluster::directory::Member;
+    use crate::cluster::directory::{Member, QueueEntry};
     use crate::fake_api::{FakeApi, failure};
 
     #[tokio::test]
@@ -341,6 +384,10 @@ mod tests {
             bound: 1,
             quality: None,
             reasons: Vec::new(),
+            stale: None,
+            preemptible: true,
+            allocated: Amounts::new(),
+            requested: Amounts::new(),
             warnings: vec![warning("nope")],
         };
         let scribe = || {
@@ -362,6 +409,55 @@ mod tests {
         assert_eq!(events[0]["involvedObject"]["kind"], "PodGroup");
         let words = events[0]["message"].as_str().expect("a text");
         assert!(words.contains("priorityClassName on Job/j is \"nope\""), "{words}");
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_written_when_it_changed_and_not_when_it_says_so_already() {
+        let api = FakeApi::start(|_| (200, json!({"metadata": {"name": "team"}, "spec": {"resources": {}}}))).await;
+        let directory = SharedDirectory::default();
+        let facts = QueueFacts { uid: "q".to_owned(), name: "team".to_owned(), ..QueueFacts::default() };
+        let status = json!({"allocated": {"nvidia.com/gpu": "8"}, "requested": {"nvidia.com/gpu": "8"}});
+        directory.lock().put_queue(QueueEntry { facts, status });
+        let metrics = Arc::new(Metrics::new().expect("metrics"));
+        let scribe = Scribe::new(api.client.clone(), Fence::open(), metrics, directory.clone());
+        let gpus = |count| Amounts::from([("nvidia.com/gpu".to_owned(), count)]);
+        let mut report = QueueReport {
+            name: "team".to_owned(),
+            children: Vec::new(),
+            allocated: gpus(8),
+            allocated_non_preemptible: Amounts::new(),
+            requested: gpus(8),
+        };
+        scribe.queue(&report).await;
+        assert!(api.asked().is_empty(), "an earlier process wrote this");
+        report.allocated = Amounts::from([("cpu".to_owned(), 500)]);
+        scribe.queue(&report).await;
+        scribe.queue(&report).await;
+        let asked = api.asked();
+        assert_eq!(asked.len(), 1);
+        assert!(asked[0].path.ends_with("/queues/team/status") && asked[0].body["metadata"]["uid"] == "q", "{asked:?}");
+        assert_eq!(asked[0].body["status"]["allocated"], json!({"cpu": "500m", "nvidia.com/gpu": null}));
+    }
+
+    #[tokio::test]
+    async fn a_stale_gang_is_told_once_for_each_time() {
+        let api = FakeApi::start(|asked| (201, asked.body.clone())).await;
+        let directory = SharedDirectory::default();
+        {
+            let mut locked = directory.lock();
+            let entry = locked.gang_mut("g");
+            (entry.object_uid, entry.key) = (Some("object".to_owned()), ObjectKey::new("ns", "group"));
+        }
+        let metrics = Arc::new(Metrics::new().expect("metrics"));
+        let scribe = Scribe::new(api.client.clone(), Fence::open(), metrics, directory.clone());
+        for since in [1, 1, 2] {
+            let stale = Stale { since, evicting: false, subgroup: String::new(), has: 1, needs: 2 };
+            scribe.notice(&Notice { gang: "g".to_owned(), condition: render::stale(&stale), since }).await;
+        }
+        let asked = api.asked();
+        assert_eq!(asked.len(), 2, "{asked:?}");
+        assert_eq!((&asked[0].body["reason"], &asked[0].body["involvedObject"]["uid"]), (&json!("StaleJob"), &json!("object")));
+        assert!(asked[0].body["message"].as_str().is_some_and(|text| text.starts_with("1 of 2 pods")), "{asked:?}");
     }
 
     #[tokio::test]

@@ -43,6 +43,10 @@ pub struct Metrics {
     pub bindings_in_flight: IntGauge,
     /// Gangs released after refused Bindings.
     pub gangs_released: IntCounter,
+    /// Gangs given up because they ran below their minimum.
+    pub gangs_evicted: IntCounter,
+    /// Evictions that ended, by result.
+    pub evictions: IntCounterVec,
     /// Requests sent to the API server other than reads of watches, by verb.
     pub api_requests: IntCounterVec,
     /// Gangs that wait.
@@ -125,6 +129,8 @@ impl Metrics {
             binding_seconds: t.seconds("berth_binding_seconds", "Time from decision to the end of a Binding")?,
             bindings_in_flight: t.gauge("berth_bindings_in_flight", "Bindings decided and not yet ended")?,
             gangs_released: t.counter("berth_gangs_released_total", "Gangs released after refused Bindings")?,
+            gangs_evicted: t.counter("berth_gangs_evicted_total", "Gangs evicted because they ran below their minimum for too long")?,
+            evictions: t.counter_by("berth_evictions_total", "Evictions that ended, by result", "result")?,
             api_requests: t.counter_by("berth_api_requests_total", "Writes and single reads sent to the API server", "verb")?,
             gangs_pending: t.gauge("berth_gangs_pending", "Gangs that wait for a place")?,
             pods: t.gauge("berth_pods", "Pods that ask for this scheduler")?,

@@ -159,3 +159,31 @@ async fn without_definitions_plain_pods_run_and_the_rest_follows_when_they_come(
     assert!((1..10).contains(&said), "it is said, and not again and again:\n{log}");
     assert_eq!(rig.stop_berth(), Some(0));
 }
+
+/// Field report G15: a leader that stood still while another took over writes nothing when it goes on, and ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_stood_still_writes_nothing_when_it_goes_on() {
+    let mut rig = Rig::new(two_regions(2)).await;
+    rig.start_candidate();
+    rig.ready().await;
+    rig.job("first", 1, json!({})).await;
+    rig.bound("first-", 1, SOON).await;
+    let mut still = rig.start_candidate().unwrap();
+    let signal = |name: &str| {
+        let status = std::process::Command::new("kill").args([name, &still.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    };
+    signal("-STOP");
+    // It would see these pods waiting, had it not to ask whether it still leads.
+    rig.job("second", 2, json!({"kai.scheduler/batch-min-member": "2"})).await;
+    rig.bound("second-", 2, SOON).await;
+    signal("-CONT");
+    let ended = tokio::task::spawn_blocking(move || still.wait().unwrap()).await.unwrap();
+    assert_eq!(ended.code(), Some(2), "it says that it does not lead any more");
+    rig.job("third", 1, json!({})).await;
+    rig.bound("third-", 1, SOON).await;
+    let counts = rig.plane.request_counts(&rig.client).await.unwrap();
+    let bindings: u64 = counts.iter().filter(|c| c.verb == "POST" && c.subresource == "binding").map(|c| c.count).sum();
+    assert_eq!(bindings, 4, "one for each pod");
+    assert_eq!(rig.stop_berth(), Some(0));
+}

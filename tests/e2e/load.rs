@@ -52,6 +52,14 @@ fn check_exact(places: &BTreeMap<String, String>) {
 async fn a_thousand_pods_within_the_budget_of_requests() {
     let mut rig = Rig::new(nodes()).await;
     rig.topology("t", &[RACK]).await;
+    let all = json!({"quota": -1, "limit": -1, "overQuotaWeight": 1});
+    for (name, parent) in [("top", None), ("default-queue", Some("top"))] {
+        rig.create(&json!({
+            "apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name},
+            "spec": {"parentQueue": parent, "resources": {"gpu": all, "cpu": all, "memory": all}},
+        }))
+        .await;
+    }
     rig.start_berth();
     rig.ready().await;
     let started = Instant::now();
@@ -61,7 +69,9 @@ async fn a_thousand_pods_within_the_budget_of_requests() {
     check_exact(&places);
 
     rig.group_status("pg-g249-", |status| status["phase"] == "Placed").await;
+    rig.queue_status("top", |status| status["allocated"]["nvidia.com/gpu"] == PODS.to_string()).await;
     rig.idle().await;
+    let periods = started.elapsed().as_secs() / 5 + 2;
     let counts = rig.plane.request_counts(&rig.client).await.unwrap();
     let count = |verb: &str, resource: &str, subresource: &str| -> u64 {
         let same = |c: &&berth_harness::RequestCount| c.verb == verb && c.resource == resource && c.subresource == subresource;
@@ -73,7 +83,9 @@ async fn a_thousand_pods_within_the_budget_of_requests() {
     }
     let (bindings, creates, statuses) =
         (count("POST", "pods", "binding"), count("POST", "podgroups", ""), count("PATCH", "podgroups", "status"));
-    eprintln!("bindings {bindings}, PodGroups created {creates}, statuses {statuses}");
+    let queues = count("PATCH", "queues", "status");
+    eprintln!("bindings {bindings}, PodGroups created {creates}, statuses {statuses}, statuses of queues {queues}");
+    assert!((2..=2 * periods).contains(&queues), "{queues} statuses of queues in {periods} periods");
     assert_eq!(bindings, PODS as u64, "nothing is bound twice");
     assert_eq!(creates, u64::from(GANGS));
     let ours: u64 = metrics

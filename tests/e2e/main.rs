@@ -7,6 +7,7 @@ mod controllers;
 mod core_groups;
 mod differential;
 mod faults;
+mod life;
 mod load;
 mod operators;
 mod rig;

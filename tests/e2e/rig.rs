@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use berth_api::pod_group::PodGroup;
+use berth_api::queue::Queue;
 use berth_harness::{ControlPlane, NodeSpec, Options, wait_for};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -190,6 +191,12 @@ impl Rig {
         .await;
     }
 
+    /// Deletes a Job and, in the background, its pods.
+    pub(crate) async fn delete_job(&self, name: &str) {
+        let jobs: Api<Job> = Api::namespaced(self.client.clone(), &self.namespace);
+        jobs.delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
     /// Removes a policy of the API server and the binding of the same name.
     pub(crate) async fn delete_policy(&self, name: &str) {
         for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
@@ -270,6 +277,18 @@ impl Rig {
             let named = |group: &PodGroup| group.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
             let group = groups.items.into_iter().find(named).ok_or("no such PodGroup")?;
             let status = serde_json::to_value(&group.status).unwrap_or_default();
+            if holds(&status) { Ok(Some(status)) } else { Err(format!("it is {status}")) }
+        })
+        .await
+        .unwrap()
+    }
+
+    /// The status of a Queue, once `holds` says so.
+    pub(crate) async fn queue_status(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let queues: Api<Queue> = Api::all(self.client.clone());
+        wait_for(&format!("the status of queue {name}"), SOON, || async {
+            let queue = queues.get(name).await.map_err(|error| error.to_string())?;
+            let status = serde_json::to_value(&queue.status).unwrap_or_default();
             if holds(&status) { Ok(Some(status)) } else { Err(format!("it is {status}")) }
         })
         .await

@@ -15,7 +15,7 @@ use crate::rig::{REGION, Rig, SOON, ZONE, two_regions};
 use crate::stories::{region, required_region};
 
 /// The objects that the command writes.
-fn generated(namespace: &str) -> Vec<Value> {
+pub(crate) fn generated(namespace: &str) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_berth")).args(["generate", "rbac", "-n", namespace]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -23,7 +23,7 @@ fn generated(namespace: &str) -> Vec<Value> {
 }
 
 /// Makes Berth run as the service account `berth`.
-async fn become_account(rig: &mut Rig) {
+pub(crate) async fn become_account(rig: &mut Rig) {
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(rig.client.clone(), &rig.namespace);
     let answer: Value = accounts.create_subresource("token", "berth", &PostParams::default(), &request).await.unwrap();

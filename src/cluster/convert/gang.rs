@@ -157,6 +157,16 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
             allowed: format!("what berth writes there ({error})"),
         });
     }
+    let staleness_grace_millis = spec.staleness_grace_period_millis().unwrap_or_else(|error| {
+        warnings.push(Problem {
+            code: ProblemCode::InvalidDuration,
+            object: format!("PodGroup/{name}"),
+            key: "spec.stalenessGracePeriod".to_owned(),
+            value: spec.staleness_grace_period.clone().unwrap_or_default(),
+            allowed: error.to_string(),
+        });
+        None
+    });
     Ok(GangFacts {
         uid: uid_of("PodGroup", &group.metadata),
         key: ObjectKey::new(group.metadata.namespace.clone().unwrap_or_default(), name),
@@ -168,6 +178,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         min_member: count("spec.minMember", spec.min_member)?,
         min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
         constraint: constraint(spec.topology_constraint.as_ref()),
+        staleness_grace_millis,
         constraint_keys: ConstraintKeys::FIELDS,
         subgroups,
         awaited: Vec::new(),

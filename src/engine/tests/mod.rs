@@ -4,6 +4,7 @@ mod awaited;
 mod coupled;
 mod fixture;
 mod legal;
+mod life;
 mod rules;
 mod oracle;
 mod stories;

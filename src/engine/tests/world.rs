@@ -1,5 +1,7 @@
 //! Properties of the world: incremental equals rebuilt, quiescence, atomicity, determinism.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::coupled::{near, spread};
@@ -7,6 +9,7 @@ use super::fixture::Lab;
 use crate::facts::*;
 use crate::outcome::GangState;
 use crate::world::World;
+use crate::world::model::PlaceState;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -24,6 +27,10 @@ enum Op {
     Relabel(u8, u8),
     Gpus(u8, u8),
     Pass,
+    /// Every Binding under way succeeds.
+    Confirm,
+    /// Time passes: a third of a grace period each.
+    Wait(u8),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -42,6 +49,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..6u8, 0..6u8).prop_map(|(node, like)| Op::Relabel(node, like)),
         1 => (0..6u8, 0..9u8).prop_map(|(node, gpus)| Op::Gpus(node, gpus)),
         3 => Just(Op::Pass),
+        2 => Just(Op::Confirm),
+        1 => (1..5u8).prop_map(Op::Wait),
     ]
 }
 
@@ -114,9 +123,27 @@ fn run(lab: &mut Lab, op: &Op) {
             let labels = [("team".to_owned(), APPS[*team as usize].to_owned())].into();
             lab.send(Event::NamespaceUpsert("ns".into(), labels));
         }
-        Op::Pass => {
-            lab.pass();
+        Op::Pass => pass(lab),
+        Op::Confirm => {
+            let pods = lab.world.pods.iter().flatten().filter(|pod| pod.place == PlaceState::Assumed);
+            let uids: Vec<String> = pods.map(|pod| pod.facts.uid.clone()).collect();
+            uids.into_iter().for_each(|uid| lab.send(Event::BindEnded(uid, BindResult::Bound)));
         }
+        Op::Wait(times) => lab.now += i64::from(*times) * 20_000,
+    }
+}
+
+/// A pass. Nobody starts in part, and who is evicted is gone.
+fn pass(lab: &mut Lab) {
+    let before: BTreeMap<String, u32> = lab.world.gang_reports().into_iter().map(|report| (report.uid, report.bound)).collect();
+    let outcome = lab.pass();
+    for report in lab.world.gang_reports().iter().filter(|report| before.get(&report.uid) == Some(&0)) {
+        assert!(report.state != GangState::Partial, "{report:?}");
+    }
+    for eviction in outcome.evictions {
+        let report = lab.world.gang_report(&eviction.gang_uid).unwrap();
+        assert_eq!((report.state, report.stale.is_some()), (GangState::Partial, true), "{report:?}");
+        eviction.pods.into_iter().for_each(|victim| lab.send(Event::PodDelete(victim.pod_uid)));
     }
 }
 

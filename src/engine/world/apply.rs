@@ -7,6 +7,8 @@ use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
 use crate::fit::volumes::VolumeNeeds;
 use crate::rooms::Terms;
 use crate::{fit, gang};
+use crate::world::life::Life;
+use crate::world::usage::Usage;
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
 
@@ -23,7 +25,7 @@ impl World {
             Event::GangUpsert(facts) => self.upsert_gang(facts),
             Event::GangDelete(uid) => self.delete_gang(&uid),
             Event::QueueUpsert(facts) => {
-                self.changes.queues = true;
+                self.changes.queues |= self.queues.get(&facts.name) != Some(&facts);
                 self.queues.insert(facts.name.clone(), facts);
             }
             Event::QueueDelete(uid) => {
@@ -53,8 +55,8 @@ impl World {
             | Event::PreparationDone(_)
             | Event::BindSent(_)
             | Event::EvictSent(_)
-            | Event::EvictAccepted(_)
-            | Event::EvictRefused(..) => {}
+            | Event::EvictAccepted(_) => {}
+            Event::EvictRefused(uid, text) => self.eviction_refused(&uid, text),
             Event::PreparationFailed(uid, _) => {
                 self.avoid_node(&uid);
                 self.note_unprepared(&uid);
@@ -79,6 +81,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What the API said, for the gang that waits until its pods are evicted. It is asked again later.
+    fn eviction_refused(&mut self, uid: &str, text: String) {
+        let Some(gang) = self.gang_of_pod(uid) else { return };
+        if let Some(gang) = self.gang_mut(&gang)
+            && gang.life.evicted_at.is_some()
+            && let Some((_, told)) = &mut gang.backoff
+        {
+            *told = text;
+            gang.parked = None;
+        }
     }
 
     fn gang_mut(&mut self, uid: &str) -> Option<&mut Gang> {
@@ -288,6 +302,7 @@ impl World {
             self.push_room(at);
         }
         self.charge(idx);
+        self.touch_gang(&key);
         if !self.waiting_pods.contains_key(&key) {
             self.note_waiting(&key);
         }
@@ -330,6 +345,9 @@ impl World {
                 if let Some(pod) = self.pods[idx.at()].as_mut()
                     && pod.place == PlaceState::Assumed {
                         pod.place = PlaceState::Bound;
+                        if let Some(key) = gang_key(&pod.facts) {
+                            self.touch_gang(&key);
+                        }
                     }
             }
             // Unknown keeps the room: the edge reads the pod and tells again.
@@ -356,6 +374,7 @@ impl World {
         }
         self.uncharge(idx);
         if let Some(key) = key {
+            self.touch_gang(&key);
             if let Some(pods) = self.pods_by_gang.get_mut(&key) {
                 pods.remove(&idx);
                 if pods.is_empty() {
@@ -381,6 +400,7 @@ impl World {
             self.pods_by_gang.entry(key.clone()).or_default().insert(idx);
             self.count_waiting(idx, &key, true);
             self.note_waiting(&key);
+            self.touch_gang(&key);
         }
         self.charge(idx);
     }
@@ -414,8 +434,20 @@ impl World {
             }
         let (subs, problems) = gang::build_tree(&facts);
         let awaited = facts.awaited.iter().map(|awaited| Some(self.shape_to_come(awaited.shape.as_ref()?))).collect();
-        let mut gang =
-            Gang { facts, subs, awaited, problems, quality: None, reasons: Vec::new(), backoff: None, unprepared: false, parked: None };
+        let (life, usage) = (Life::default(), Usage::default());
+        let mut gang = Gang {
+            facts,
+            subs,
+            awaited,
+            problems,
+            quality: None,
+            reasons: Vec::new(),
+            backoff: None,
+            unprepared: false,
+            life,
+            usage,
+            parked: None,
+        };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -426,6 +458,8 @@ impl World {
                         gang.reasons = old.reasons;
                     }
                     gang.backoff = old.backoff;
+                    gang.life = old.life.in_tree(&old.subs, &gang.subs);
+                    gang.usage = old.usage;
                     gang.unprepared = old.unprepared;
                 }
                 idx
@@ -440,6 +474,7 @@ impl World {
         self.gangs[idx.at()] = Some(gang);
         self.recharge_gang(&key);
         self.note_waiting(&key);
+        self.touch_gang(&key);
     }
 
     /// The shape of pods to come. Rules about other pods are left to the pods themselves.
@@ -459,6 +494,8 @@ impl World {
         let Some(gang) = self.gangs[idx.at()].take() else { return };
         self.gang_by_key.remove(&gang.facts.key);
         self.waiting.remove(&idx);
+        self.touched.remove(&idx);
+        self.stale.remove(&idx);
         self.recharge_gang(&gang.facts.key);
         self.release(uid);
     }

@@ -6,9 +6,11 @@
 
 mod apply;
 mod intern;
+pub(crate) mod life;
 pub mod model;
 mod queues;
 mod report;
+pub(crate) mod usage;
 pub mod volumes;
 pub(crate) mod wake;
 
@@ -65,6 +67,10 @@ pub struct World {
     waiting_pods: BTreeMap<ObjectKey, u32>,
     /// Gangs with a pod that waits.
     pub(crate) waiting: BTreeSet<GangIdx>,
+    /// Gangs whose pods changed since their lives were last looked at.
+    touched: BTreeSet<GangIdx>,
+    /// Gangs that ran whole and are below their minimum.
+    stale: BTreeSet<GangIdx>,
     /// Something changed since the last pass.
     pub(crate) dirty: bool,
     /// What changed since the last pass, as far as it can let a parked gang go on.

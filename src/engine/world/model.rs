@@ -153,6 +153,10 @@ pub struct Gang {
     pub reasons: Vec<Reason>,
     /// No try before this moment, with the reason.
     pub backoff: Option<(Millis, String)>,
+    /// What it has been through since it started.
+    pub(crate) life: crate::world::life::Life,
+    /// What its pods ask for and have, as last looked at.
+    pub(crate) usage: crate::world::usage::Usage,
     /// Claims of the latest decision did not get their volumes.
     pub unprepared: bool,
     /// What it waits for since its last failure; `None`: the next pass tries it.

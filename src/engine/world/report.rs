@@ -6,6 +6,7 @@ use crate::ids::{GangIdx, NodeIdx, TreeIdx};
 use crate::outcome::{DomainPath, GangReport, GangState, PodState};
 use crate::place::Solver;
 use crate::policy::Policy;
+use crate::world::life::reached;
 use crate::world::model::{Gang, PlaceState, Pod};
 use crate::world::{DomainCapacity, NodeRoom, World};
 
@@ -28,7 +29,7 @@ impl World {
         let is_done = !members.is_empty() && members.iter().all(|pod| pod.over());
         let pods: Vec<&Pod> = members.into_iter().filter(|pod| pod.live()).collect();
         let bound = pods.iter().filter(|pod| pod.node.is_some()).count() as u32;
-        let satisfied = self.satisfied(gang, 0, |pod| pod.live() && pod.node.is_some());
+        let satisfied = reached(gang, 0, &self.standing(gang).placed);
         let state = if is_done {
             GangState::Done
         } else if satisfied && (bound > 0 || gang_min(gang, 0) == 0) {
@@ -49,22 +50,12 @@ impl World {
             bound,
             quality: gang.quality.clone().filter(|_| state != GangState::Pending),
             reasons: gang.reasons.clone(),
+            stale: self.stale_state(gang),
+            preemptible: gang.facts.preemptible,
+            allocated: self.amounts_of(&gang.usage.allocated),
+            requested: self.amounts_of(&gang.usage.requested),
             warnings: gang.facts.warnings.clone(),
         })
-    }
-
-    /// True when the subgroup's minimum is reached by the pods that pass the test.
-    pub(crate) fn satisfied(&self, gang: &Gang, sub: usize, test: impl Fn(&Pod) -> bool + Copy) -> bool {
-        let Some(entry) = gang.subs.get(sub) else { return false };
-        if entry.children.is_empty() {
-            let n = self
-                .gang_pods(&gang.facts.key)
-                .filter(|(_, pod)| gang.leaf(pod.facts.subgroup.as_deref()) == Some(sub) && test(pod))
-                .count();
-            return n >= entry.min as usize;
-        }
-        let ready = entry.children.iter().filter(|child| self.satisfied(gang, **child, test)).count();
-        ready >= entry.min as usize
     }
 
     /// State of a pod by UID, with its node's name.

@@ -194,7 +194,7 @@ impl World {
         let ages = self
             .stale_verdicts()
             .map(|(since, _)| since.saturating_add(policy.verdict_age_millis).max(now));
-        waits.chain(ages).min()
+        waits.chain(ages).chain(self.next_stale(policy)).min()
     }
 
     /// True when pods elsewhere, or claims and volumes, decide where the shape fits: any event may help such a gang.
@@ -257,6 +257,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::NotEnoughPods
         | Code::PodsGated
         | Code::BindRefused
+        | Code::StaleGang
         | Code::VolumesNotReady => false,
     }
 }

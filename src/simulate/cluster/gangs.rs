@@ -1,5 +1,7 @@
 //! Gangs of the offline cluster: derived from workloads, or PodGroups of the input.
 
+use std::collections::BTreeSet;
+
 use berth_api::PodGroup;
 use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
@@ -71,6 +73,30 @@ impl Cluster {
                 membership
             }
             Grouping::External(external) => Membership::of_external(*external),
+        }
+    }
+
+    /// Describes the gangs of edited workloads (by UID) anew: they may ask for less than before.
+    pub(super) fn regroup(&mut self, edited: &BTreeSet<String>) {
+        if edited.is_empty() {
+            return;
+        }
+        let key = |id: &ObjectId, stored: &Stored| ObjectKey::new(id.namespace.clone(), self.membership(&stored.uid).0);
+        let pods: Vec<(ObjectId, ObjectKey, bool)> = self
+            .pods()
+            .map(|(id, stored)| {
+                let is_below = self.owner_uids(&stored.value).iter().any(|uid| edited.contains(uid));
+                (id.clone(), key(id, stored), is_below)
+            })
+            .collect();
+        let gangs: BTreeSet<ObjectKey> = pods.iter().filter(|(.., is_below)| *is_below).map(|(_, gang, _)| gang.clone()).collect();
+        for gang in &gangs {
+            self.derived.remove(gang);
+            self.parts.remove(gang);
+        }
+        // All members: the other owners of a joint gang describe their parts again, too.
+        for (pod, ..) in pods.iter().filter(|(_, gang, _)| gangs.contains(gang)) {
+            self.feed_pod(pod);
         }
     }
 

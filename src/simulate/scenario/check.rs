@@ -16,6 +16,7 @@ pub(super) fn first_unmet(expect: &Expect, cluster: &Cluster) -> Option<String> 
     let state = State {
         result: SimulationResult::of(cluster),
         decisions: &cluster.decisions,
+        evicted: cluster.evicted.iter().map(String::as_str).collect(),
     };
     state.check(expect).err()
 }
@@ -23,6 +24,7 @@ pub(super) fn first_unmet(expect: &Expect, cluster: &Cluster) -> Option<String> 
 struct State<'a> {
     result: SimulationResult,
     decisions: &'a [Decision],
+    evicted: BTreeSet<&'a str>,
 }
 
 impl State<'_> {
@@ -93,6 +95,12 @@ impl State<'_> {
                 self.result.skipped.len(),
                 self.result.skipped
             ));
+        }
+        if let Some(pods) = &expect.evicted {
+            let wanted: BTreeSet<&str> = pods.iter().map(String::as_str).collect();
+            if wanted != self.evicted {
+                return Err(format!("{wanted:?} should have been evicted, {:?} were", self.evicted));
+            }
         }
         Ok(())
     }

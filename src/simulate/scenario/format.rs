@@ -122,6 +122,9 @@ pub(super) struct GangSpec {
     /// Priority class.
     #[serde(default)]
     pub(super) priority: Option<String>,
+    /// Grace period of a gang below its minimum; 60s when absent.
+    #[serde(default)]
+    pub(super) staleness_grace_period: Option<String>,
     /// Nodes on which the first pods run already, in order.
     #[serde(default)]
     pub(super) on: Vec<String>,
@@ -308,6 +311,9 @@ pub struct Expect {
     /// Objects that were skipped.
     #[serde(default)]
     pub skipped: Option<usize>,
+    /// Names of all pods that were evicted so far, in any order.
+    #[serde(default)]
+    pub evicted: Option<Vec<String>>,
 }
 
 /// Pods in one domain of a level.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::cluster::{Cluster, Rejection};
 use super::input::{Item, Place, read_paths};
-use super::objects::{ObjectId, is_cluster_scoped, text, typed};
+use super::objects::{ObjectId, fresh_copy, is_cluster_scoped, merge, text, typed};
 use super::{InputError, Options};
 
 mod check;
@@ -149,7 +149,7 @@ fn take(step: &Step, index: usize, cluster: &mut Cluster, place: &Place, options
         if again {
             cluster.apply(vec![Item {
                 place: place.clone(),
-                value: objects::fresh_copy(old),
+                value: fresh_copy(old),
             }]);
         }
     }
@@ -202,23 +202,4 @@ fn find(cluster: &Cluster, name: &str) -> Option<ObjectId> {
         name: name.to_owned(),
     };
     cluster.objects.contains_key(&id).then_some(id)
-}
-
-/// JSON merge patch (RFC 7386).
-fn merge(value: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *value = patch.clone();
-        return;
-    };
-    if !value.is_object() {
-        *value = Value::Object(serde_json::Map::new());
-    }
-    let Value::Object(map) = value else { return };
-    for (key, change) in patch {
-        if change.is_null() {
-            map.remove(key);
-        } else {
-            merge(map.entry(key.clone()).or_insert(Value::Null), change);
-        }
-    }
 }

@@ -4,7 +4,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::format::{BusySpec, ClusterSpec, Common, GangSpec, NodeSpec, SubgroupSpec};
-use super::{merge, refuse};
+use super::refuse;
+use crate::simulate::objects::merge;
 use crate::simulate::input::{Item, Place};
 use crate::simulate::{InputError, Options};
 
@@ -135,6 +136,7 @@ fn gang_objects(gang: &GangSpec, options: &Options) -> Vec<Value> {
     };
     let pods = gang.pods.unwrap_or(1);
     put("priorityClassName", gang.priority.as_ref().map(|class| json!(class)));
+    put("stalenessGracePeriod", gang.staleness_grace_period.as_ref().map(|period| json!(period)));
     put("topologyConstraint", constraint(&gang.common));
     put("minSubGroup", gang.min_sub_group.map(|count| json!(count)));
     if gang.subgroups.is_empty() {
@@ -229,12 +231,5 @@ fn pod_object(name: &str, namespace: &str, parts: &[&Common], scheduler: &str) -
     for spec in parts.iter().filter_map(|part| part.spec.as_ref()) {
         merge(&mut pod, &json!({"spec": spec}));
     }
-    pod
-}
-
-/// A pod as its controller creates it anew: no node, no status, another UID.
-pub(super) fn fresh_copy(mut pod: Value) -> Value {
-    let gone = json!({"metadata": {"uid": null, "creationTimestamp": null, "deletionTimestamp": null}, "spec": {"nodeName": null}, "status": null});
-    merge(&mut pod, &gone);
     pod
 }
