@@ -356,9 +356,13 @@ mod tests {
         assert_eq!(titles(page, "## "), codes);
         let mut mistakes: Vec<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
         mistakes.sort_unstable();
-        let (_, section) = page.split_once("\n## Mistakes\n").expect("the section is there");
-        let section = section.split("\n## ").next().unwrap_or_default();
-        assert_eq!(titles(section, "### "), mistakes);
+        let mut rules = Rule::NAMES;
+        rules.sort_unstable();
+        for (title, wanted) in [("Mistakes", mistakes.as_slice()), ("Rules that refuse a node", &rules)] {
+            let (_, section) = page.split_once(&format!("\n## {title}\n")).expect("the section is there");
+            let section = section.split("\n## ").next().unwrap_or_default();
+            assert_eq!(titles(section, "### "), wanted);
+        }
         assert!(Code::ALL.iter().all(|code| !head(&Reason::new(*code)).is_empty()));
     }
 

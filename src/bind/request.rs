@@ -12,7 +12,7 @@ use kube::core::Request;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::leader::Fence;
 use crate::telemetry::Metrics;
@@ -105,6 +105,24 @@ impl Sender {
             Ok(Err(error)) => Some(Try::Again(error.to_string())),
             Err(_) => Some(Try::Again("labelling the pod timed out".to_owned())),
         }
+    }
+
+    /// Says on a pod which node is being prepared for it, or takes that back. Others (autoscalers, the next process) act on
+    /// it; nothing here depends on it, so a failure is left at that.
+    pub(super) async fn nominate(&self, placement: &Placement, node: Option<&str>) {
+        if !self.fence.lets_pass() {
+            return;
+        }
+        self.count("patch_pod_status");
+        let patch = json!({"metadata": {"uid": placement.pod_uid}, "status": {"nominatedNodeName": node}});
+        let (pods, parameters, patch) = (self.pods(placement), PatchParams::default(), Patch::Merge(patch));
+        let request = pods.patch_status(&placement.pod.name, &parameters, &patch);
+        let failed = match timeout(REQUEST_TIMEOUT, request).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the request timed out".to_owned(),
+        };
+        debug!(pod = %placement.pod.name, namespace = %placement.pod.namespace, error = failed, "node not nominated");
     }
 
     async fn try_bind(&self, placement: &Placement, body: &Value) -> Try {

@@ -62,6 +62,7 @@ pub(super) async fn prepare(sender: &Sender, decision: &Decision, timeout: Durat
         .map(|(placement, choice)| Claim::new(sender, placement, choice))
         .collect();
     let work = async {
+        nominate(sender, decision, true).await;
         let mut failed = Vec::new();
         for chunk in claims.chunks(IN_FLIGHT) {
             let results = join_all(chunk.iter().map(Claim::prepare)).await;
@@ -79,7 +80,16 @@ pub(super) async fn prepare(sender: &Sender, decision: &Decision, timeout: Durat
     for claim in &claims {
         claim.undo().await;
     }
+    nominate(sender, decision, false).await;
     Err(failed)
+}
+
+/// Writes the chosen nodes on the pods (`status.nominatedNodeName`), or takes them back: volumes take long, and who looks on
+/// (an autoscaler, the next process after a crash) should know where the gang goes.
+async fn nominate(sender: &Sender, decision: &Decision, on: bool) {
+    for chunk in decision.placements.chunks(IN_FLIGHT) {
+        join_all(chunk.iter().map(|placement| sender.nominate(placement, on.then_some(placement.node.as_str())))).await;
+    }
 }
 
 /// Watches the claims until all are bound; gives those that can't be any more. One watch for the whole gang.

@@ -105,6 +105,8 @@ pub struct Store {
     /// Names of the priority classes by UID.
     class_names: BTreeMap<String, String>,
     skipped: BTreeSet<String>,
+    /// Pods of other schedulers that hold room where they are nominated.
+    nominated: BTreeSet<String>,
     /// Names of everything that any node has.
     resources: BTreeSet<String>,
     synced: bool,
@@ -151,6 +153,7 @@ impl Store {
             core_groups: CoreGroups::default(),
             class_names: BTreeMap::new(),
             skipped: BTreeSet::new(),
+            nominated: BTreeSet::new(),
             resources: BTreeSet::new(),
             synced: false,
             directory,
@@ -385,12 +388,7 @@ impl Store {
     fn pod_applied(&mut self, uid: String, object: &Value) -> Result<(), Bad> {
         let ours = text(object, "/spec/schedulerName") == self.scheduler_name;
         if !ours {
-            if !text(object, "/spec/nodeName").is_empty() {
-                let read = typed::<Pod>(object)
-                    .and_then(|pod| Ok(convert::pod_facts(&pod, &Membership::default(), &self.scheduler_name)?));
-                let facts = read.unwrap_or_else(|bad| self.held(&uid, object, Membership::default(), bad));
-                self.tell(Event::PodUpsert(facts));
-            }
+            self.foreign_pod_applied(uid, object);
             return Ok(());
         }
         let pod = match typed::<Pod>(object) {
@@ -409,6 +407,21 @@ impl Store {
         entry.core_group = core_group::named(object).map(str::to_owned);
         if regroup { self.regroup(&uid) } else { self.tell_pod(&uid) }
         Ok(())
+    }
+
+    /// Pods of other schedulers hold room where they are bound or, before that, nominated.
+    fn foreign_pod_applied(&mut self, uid: String, object: &Value) {
+        let bound = !text(object, "/spec/nodeName").is_empty();
+        let nominated = !bound && !text(object, "/status/nominatedNodeName").is_empty();
+        let was_nominated = if nominated { !self.nominated.insert(uid.clone()) } else { self.nominated.remove(&uid) };
+        if bound || nominated {
+            let read = typed::<Pod>(object)
+                .and_then(|pod| Ok(convert::pod_facts(&pod, &Membership::default(), &self.scheduler_name)?));
+            let facts = read.unwrap_or_else(|bad| self.held(&uid, object, Membership::default(), bad));
+            self.tell(Event::PodUpsert(facts));
+        } else if was_nominated {
+            self.tell(Event::PodDelete(uid));
+        }
     }
 
     /// Finds the gang of a pod again and tells the engine.
@@ -476,6 +489,7 @@ impl Store {
         self.forget_dependencies(uid);
         self.join(uid, Membership::default());
         self.pods.remove(uid);
+        self.nominated.remove(uid);
         self.tell(Event::PodDelete(uid.to_owned()));
     }
 }

@@ -186,6 +186,11 @@ fn pods_of_others_only_hold_room() {
     let mut other = pod("a", None);
     other["spec"]["schedulerName"] = json!("default-scheduler");
     assert!(apply(&mut store, pod_kind(), other.clone()).is_empty());
+    other["status"]["nominatedNodeName"] = json!("n1");
+    assert_eq!(pods(&apply(&mut store, pod_kind(), other.clone()))[0].nominated.as_deref(), Some("n1"));
+    other["status"]["nominatedNodeName"] = json!("");
+    assert_eq!(apply(&mut store, pod_kind(), other.clone()), [Effect::Engine(Event::PodDelete("uid-a".to_owned()))]);
+    assert!(apply(&mut store, pod_kind(), other.clone()).is_empty());
     other["spec"]["nodeName"] = json!("n1");
     let effects = apply(&mut store, pod_kind(), other);
     assert!(!pods(&effects)[0].ours && pods(&effects)[0].gang.is_none());

@@ -270,7 +270,8 @@ pub struct PodFacts {
     pub claims: Vec<String>,
     /// Those of `claims` that ephemeral volumes stand for: they must be owned by this pod.
     pub owned_claims: Vec<String>,
-    /// `status.nominatedNodeName`, when set.
+    /// `status.nominatedNodeName`, when set: a pod of another scheduler holds its room there before it is
+    /// bound, one of ours goes there when that is legal.
     pub nominated: Option<String>,
     /// `spec.nodeName`, when set.
     pub node: Option<String>,

@@ -449,6 +449,47 @@ pub enum Rule {
     TopologySpread(String),
 }
 
+impl Rule {
+    /// The code of every rule, in the order of the variants. Each has a section in docs/reasons.md.
+    pub const NAMES: [&'static str; 14] = [
+        "Insufficient", "NodeAffinity", "Taint", "Cordoned", "NotReady", "HostPort", "MissingLabel", "VolumeNode",
+        "NoVolume", "VolumeLimit", "PodAffinity", "PodAntiAffinity", "AntiAffinityOfOthers", "TopologySpread",
+    ];
+
+    /// The stable CamelCase code.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        let at = match self {
+            Self::Insufficient(_) => 0,
+            Self::NodeAffinity => 1,
+            Self::Taint(_) => 2,
+            Self::Cordoned => 3,
+            Self::NotReady => 4,
+            Self::HostPort(_) => 5,
+            Self::MissingLabel(_) => 6,
+            Self::VolumeNode => 7,
+            Self::NoVolume => 8,
+            Self::VolumeLimit(_) => 9,
+            Self::PodAffinity(_) => 10,
+            Self::PodAntiAffinity(_) => 11,
+            Self::AntiAffinityOfOthers => 12,
+            Self::TopologySpread(_) => 13,
+        };
+        Self::NAMES[at]
+    }
+
+    /// What it is about: the resource, taint, port, label, driver or topology key.
+    #[must_use]
+    pub fn subject(&self) -> Option<String> {
+        match self {
+            Self::Insufficient(name) | Self::Taint(name) | Self::MissingLabel(name) | Self::VolumeLimit(name) => Some(name.clone()),
+            Self::PodAffinity(key) | Self::PodAntiAffinity(key) | Self::TopologySpread(key) => Some(key.clone()),
+            Self::HostPort(port) => Some(port.to_string()),
+            _ => None,
+        }
+    }
+}
+
 /// What kind of change would help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FixKind {

@@ -127,6 +127,8 @@ async fn a_volume_that_never_comes_releases_the_gang() {
         })
         .await
         .unwrap();
+        // Whoever looks on sees where the pod is to go.
+        nominated(&rig, "g-one", Some(&node)).await;
         tried.insert(node);
     }
     assert!(rig.places("g-").await.is_empty(), "nothing is bound before all claims are");
@@ -139,4 +141,15 @@ async fn a_volume_that_never_comes_releases_the_gang() {
     // Another gang takes the room that this one does not use.
     rig.job("other", 4, json!({"kai.scheduler/batch-min-member": "4"})).await;
     rig.bound("other-", 4, Duration::from_secs(90)).await;
+    nominated(&rig, "g-one", None).await;
+}
+
+async fn nominated(rig: &Rig, pod: &str, node: Option<&str>) {
+    wait_for(&format!("{pod} to be nominated for {node:?}"), SOON, || async {
+        let status = rig.pods().get_status(pod).await.map_err(|error| error.to_string())?.status;
+        let written = status.and_then(|status| status.nominated_node_name);
+        if written.as_deref() == node { Ok(Some(())) } else { Err(format!("it is for {written:?}")) }
+    })
+    .await
+    .unwrap();
 }

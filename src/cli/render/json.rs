@@ -156,7 +156,7 @@ fn reason(reason: &Reason) -> Value {
     let refusals = reason
         .refusals
         .iter()
-        .map(|(rule, nodes)| json!({"rule": explain::rule(rule), "nodes": nodes}));
+        .map(|(rule, nodes)| json!({"code": rule.name(), "subject": rule.subject(), "message": explain::rule(rule), "nodes": nodes}));
     let mut value = json!({
         "code": reason.code_name(),
         "message": explain::sentence(reason),

@@ -15,6 +15,7 @@ mod collect;
 mod cost;
 mod coupled;
 pub(crate) mod exact;
+mod nominated;
 pub(crate) mod quality;
 pub(crate) mod search;
 mod single;
@@ -140,7 +141,13 @@ impl<'a> Solver<'a> {
         self.steps = 0;
         self.freeze(root);
         let mark = self.rooms.checkpoint();
-        let result = self.solve_on_ledger(root);
+        let result = match self.nominated(root) {
+            Some(plan) => Ok(plan),
+            None => {
+                self.rooms.rollback(mark, self.shapes);
+                self.solve_on_ledger(root)
+            }
+        };
         self.rooms.rollback(mark, self.shapes);
         result
     }

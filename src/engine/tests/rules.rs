@@ -256,3 +256,35 @@ fn preferred_node_affinity_decides_between_equals() {
     });
     assert_eq!(lab.places("h"), "c");
 }
+
+fn nominated(lab: &mut Lab, name: &str, nodes: &[&str], required: &str) {
+    lab.send(Event::GangUpsert(Lab::gang_facts(name, nodes.len() as u32, Lab::constraint(required, ""))));
+    for (index, node) in nodes.iter().enumerate() {
+        let mut pod = Lab::pod_facts(name, None, index as u32, 5);
+        pod.nominated = Some((*node).to_owned()).filter(|node| !node.is_empty());
+        lab.send(Event::PodUpsert(pod));
+    }
+    lab.pass();
+}
+
+#[test]
+fn pods_go_where_they_are_nominated_when_all_of_that_is_legal() {
+    let cluster = "b/r1: a a2; b/r2: c d";
+    for (nodes, required, places) in [
+        (&["d"][..], "", "d"),
+        (&["nowhere"], "", "a"),
+        (&["d", "c"], "rack", "d c"),
+        // In two racks, both on one node that takes one, or only one of them named: as if nothing was said.
+        (&["d", "a"], "rack", "a a2"),
+        (&["d", "d"], "", "a a2"),
+        (&["d", ""], "", "a a2"),
+    ] {
+        let mut lab = Lab::new(cluster);
+        nominated(&mut lab, "g", nodes, required);
+        assert_eq!(lab.places("g"), places, "{nodes:?}");
+    }
+    let mut lab = Lab::new(cluster);
+    lab.busy("d", 4);
+    nominated(&mut lab, "g", &["d"], "");
+    assert_eq!(lab.places("g"), "c");
+}

@@ -226,6 +226,8 @@ impl World {
             (None, Some((Some(ours), place @ (PlaceState::Assumed | PlaceState::Bound)))) => {
                 (Some(ours), place)
             }
+            // Another scheduler has made room there, or is about to: kube-scheduler and cluster autoscalers nominate.
+            (None, _) if !facts.ours && facts.nominated.is_some() => (facts.nominated.clone(), PlaceState::Running),
             (None, _) => (None, PlaceState::None),
         };
         let requests = self.shapes[shape.at()].requests.clone();
