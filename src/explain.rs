@@ -56,6 +56,10 @@ fn head(reason: &Reason) -> String {
             .queue
             .as_ref()
             .map_or_else(|| "a queue is at its limit".to_owned(), over_limit),
+        Code::QueueOverQuota => reason
+            .queue
+            .as_ref()
+            .map_or_else(|| "a queue is at its quota".to_owned(), over_quota),
         Code::NotEnoughPods => format!("{who}needs {needed}; {} exist so far", reason.has),
         Code::PodsGated => format!(
             "{who}has pods held by scheduling gates: {} of {needed} can start",
@@ -151,12 +155,29 @@ fn queue_name(reason: &Reason) -> &str {
     reason.queue.as_ref().map_or("", |queue| queue.queue.as_str())
 }
 
-fn over_limit(block: &QueueBlock) -> String {
-    let unit = match block.resource {
+fn unit(block: &QueueBlock) -> &'static str {
+    match block.resource {
         "gpu" => "GPUs",
         "cpu" => "milli-cores",
         _ => "MB of memory",
-    };
+    }
+}
+
+fn over_quota(block: &QueueBlock) -> String {
+    format!(
+        "it is not preemptible, and such work stays within the quota: queue {} deserves {} {}, {} are used like that, and {} \
+         more are asked for{}",
+        block.queue,
+        thousandths(block.limit_millis),
+        unit(block),
+        thousandths(block.used_millis),
+        thousandths(block.asked_millis),
+        if block.limit_millis == 0 { " (a quota that is left out is 0; -1 is all there is)" } else { "" }
+    )
+}
+
+fn over_limit(block: &QueueBlock) -> String {
+    let unit = unit(block);
     format!(
         "queue {} may use {} {unit}, uses {}, and {} more are asked for{}",
         block.queue,
@@ -261,6 +282,11 @@ fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
             "raise the {resource} limit of queue {queue} to {}",
             thousandths(fix.count)
         ),
+        (FixKind::RaiseQuota, [queue, resource]) => format!(
+            "raise the {resource} quota of queue {queue} to {}, or let the gang be preempted",
+            thousandths(fix.count)
+        ),
+        (FixKind::RaiseQuota, _) => format!("raise the quota of {targets} to {}", thousandths(fix.count)),
         (FixKind::RaiseLimit, _) => format!("raise the limit of {targets} to {}", thousandths(fix.count)),
         (FixKind::CorrectValue, [key, allowed]) => format!("correct {key}; allowed: {allowed}"),
         (FixKind::CorrectValue, _) => format!("correct {targets}"),

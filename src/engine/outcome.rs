@@ -230,6 +230,8 @@ pub enum Code {
     QueueNotLeaf,
     /// A limit of the queue or of an ancestor would be passed.
     QueueOverLimit,
+    /// Work that can't be preempted would pass a queue's quota.
+    QueueOverQuota,
     /// Fewer pods exist than the minimum.
     NotEnoughPods,
     /// Pods are held by scheduling gates.
@@ -260,12 +262,13 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 18] = [
+    pub const ALL: [Code; 19] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
         Code::QueueNotLeaf,
         Code::QueueOverLimit,
+        Code::QueueOverQuota,
         Code::NotEnoughPods,
         Code::PodsGated,
         Code::RequiredDomainTooSmall,
@@ -290,6 +293,7 @@ impl Code {
             Code::QueueNotFound => "QueueNotFound",
             Code::QueueNotLeaf => "QueueNotLeaf",
             Code::QueueOverLimit => "QueueOverLimit",
+            Code::QueueOverQuota => "QueueOverQuota",
             Code::NotEnoughPods => "NotEnoughPods",
             Code::PodsGated => "PodsGated",
             Code::RequiredDomainTooSmall => "RequiredDomainTooSmall",
@@ -360,7 +364,7 @@ pub struct Reason {
     pub unlabelled_nodes: u32,
     /// The mistake, for `Code::Problem`.
     pub problem: Option<crate::facts::Problem>,
-    /// The limit, for `Code::QueueOverLimit`; the queue's name for the other queue codes.
+    /// The limit or quota, for `Code::QueueOverLimit` and `Code::QueueOverQuota`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
     /// Free text: the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
     /// `Code::VolumesNotReady`, the key for `Code::UnsupportedFeature`.
@@ -503,6 +507,8 @@ pub enum FixKind {
     Uncordon,
     /// Raise a queue's limit.
     RaiseLimit,
+    /// Raise a queue's quota, or let the gang be preempted.
+    RaiseQuota,
     /// Correct the value named.
     CorrectValue,
     /// Create the object named.
@@ -519,6 +525,7 @@ impl FixKind {
             FixKind::LabelNodes => "LabelNodes",
             FixKind::Uncordon => "Uncordon",
             FixKind::RaiseLimit => "RaiseLimit",
+            FixKind::RaiseQuota => "RaiseQuota",
             FixKind::CorrectValue => "CorrectValue",
             FixKind::CreateObject => "CreateObject",
         }

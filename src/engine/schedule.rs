@@ -1,6 +1,6 @@
 //! The pass: which gang next, place it, commit, until nothing more fits.
 //!
-//! Order of work is placement.md section 4: queue priority, gang priority,
+//! Order of work is placement.md section 4: queues by fair share (`order`), then gang priority,
 //! below the minimum before above, age, name. Everything that fits is placed
 //! before the pass ends. A gang that fails shares its verdict with every gang
 //! of the same shapes and constraints in the pass: room only shrinks.
@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Millis, ObjectKey, Problem};
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::order::Work;
 use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
@@ -62,15 +63,17 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn run(&mut self, woken: BTreeSet<GangIdx>) {
-        let mut work: BTreeSet<OrderKey> =
-            woken.into_iter().filter_map(|gang| self.key(gang, false)).collect();
+        let mut work = Work::default();
+        for gang in woken {
+            self.add(&mut work, self.key(gang, false));
+        }
         let mut tried: Vec<(OrderKey, usize)> = Vec::new();
-        while let Some(key) = work.pop_first() {
+        while let Some(key) = work.pop(self.world, |key| self.asked(key)) {
             self.as_of = usize::MAX;
             let more = self.attempt(&key);
             tried.push((key.clone(), self.as_of.min(self.outcome.decisions.len())));
             if more {
-                work.insert(OrderKey { surplus: true, ..key });
+                self.add(&mut work, Some(OrderKey { surplus: true, ..key }));
             }
         }
         // Room shrank after these verdicts were made: say how things stand now.
@@ -123,10 +126,35 @@ impl Pass<'_> {
         self.place_minimum(key.gang)
     }
 
+    fn add(&self, work: &mut Work, key: Option<OrderKey>) {
+        let gang = key.as_ref().and_then(|key| self.world.gangs[key.gang.at()].as_ref());
+        if let (Some(gang), Some(key)) = (gang, key) {
+            work.insert(&gang.facts.queue, key);
+        }
+    }
+
+    /// What the next decision of a gang would place: its minimum, or one pod above it.
+    fn asked(&self, key: &OrderKey) -> [i64; 3] {
+        let Some(gang) = self.world.gangs[key.gang.at()].as_ref() else { return [0; 3] };
+        if key.surplus {
+            let first = self.world.gang_pods(&gang.facts.key).find(|(_, pod)| pod.waits());
+            return first.map_or([0; 3], |(_, pod)| self.world.charge_of(&pod.requests));
+        }
+        let prepared = self.prepare(gang).ok().filter(|prepared| prepared.ready(0));
+        prepared.map_or([0; 3], |prepared| self.charge_of(&prepared.minimum(self.world, 0)))
+    }
+
+    fn charge_of(&self, item: &Item) -> [i64; 3] {
+        let pods = item.all_pods().into_iter().filter_map(|pod| self.world.pods[pod.at()].as_ref());
+        pods.fold([0_i64; 3], |sum, pod| {
+            let charge = self.world.charge_of(&pod.requests);
+            [0, 1, 2].map(|slot: usize| sum[slot].saturating_add(charge[slot]))
+        })
+    }
+
     fn key(&self, idx: GangIdx, surplus: bool) -> Option<OrderKey> {
         let facts = &self.world.gangs[idx.at()].as_ref()?.facts;
         Some(OrderKey {
-            queue: Reverse(self.world.queue_priority(&facts.queue)),
             priority: Reverse(facts.priority),
             surplus,
             created: facts.created,
@@ -306,7 +334,7 @@ impl Pass<'_> {
         };
         let blocked = self.admit(gang, item).err();
         if let Some(reason) = &blocked
-            && reason.code != Code::QueueOverLimit {
+            && !matches!(reason.code, Code::QueueOverLimit | Code::QueueOverQuota) {
                 return Err(reason.clone());
             }
         let signature = Signature::of(item);
@@ -350,13 +378,7 @@ impl Pass<'_> {
     }
 
     fn admit(&self, gang: &Gang, item: &Item) -> Result<(), Reason> {
-        let mut asked = [0_i64; 3];
-        for pod in item.all_pods() {
-            let Some(pod) = self.world.pods[pod.at()].as_ref() else { continue };
-            for (slot, amount) in self.world.charge_of(&pod.requests).into_iter().enumerate() {
-                asked[slot] = asked[slot].saturating_add(amount);
-            }
-        }
+        let asked = self.charge_of(item);
         let block = |queue: &str| QueueBlock {
             queue: queue.to_owned(),
             resource: "",
@@ -364,16 +386,22 @@ impl Pass<'_> {
             used_millis: 0,
             asked_millis: 0,
         };
-        self.world.admit(&gang.facts.queue, asked).map_err(|error| {
+        self.world.admit(&gang.facts.queue, asked, gang.facts.preemptible).map_err(|error| {
             let (code, queue) = match error {
                 QueueError::NotFound(queue) => (Code::QueueNotFound, block(&queue)),
                 QueueError::NotLeaf(queue) => (Code::QueueNotLeaf, block(&queue)),
                 QueueError::OverLimit(block) => (Code::QueueOverLimit, block),
+                QueueError::OverQuota(block) => (Code::QueueOverQuota, block),
             };
             let mut reason = Reason::new(code);
-            if code == Code::QueueOverLimit {
+            let kind = match code {
+                Code::QueueOverLimit => Some(FixKind::RaiseLimit),
+                Code::QueueOverQuota => Some(FixKind::RaiseQuota),
+                _ => None,
+            };
+            if let Some(kind) = kind {
                 reason.fixes.push(Fix {
-                    kind: FixKind::RaiseLimit,
+                    kind,
                     verified: false,
                     domain: Vec::new(),
                     count: queue.used_millis.saturating_add(queue.asked_millis),

@@ -59,6 +59,7 @@ pub(super) fn warning(problem: &Problem) -> Condition {
 fn kai_reason(code: Code) -> &'static str {
     match code {
         Code::QueueOverLimit => "OverLimit",
+        Code::QueueOverQuota => "NonPreemptibleOverQuota",
         Code::QueueNotFound => "QueueDoesNotExist",
         _ => "PodSchedulingErrors",
     }
@@ -96,7 +97,7 @@ pub(super) fn scheduling_conditions(report: &GangReport, node_pool: &str, known:
         .take(MAX_REASONS)
         .map(|reason| {
             let mut entry = json!({"reason": kai_reason(reason.code), "message": condition(reason).message});
-            if let Some(block) = reason.queue.as_ref().filter(|_| reason.code == Code::QueueOverLimit) {
+            if let Some(block) = reason.queue.as_ref().filter(|_| matches!(reason.code, Code::QueueOverLimit | Code::QueueOverQuota)) {
                 entry["details"] = queue_details(block);
             }
             entry

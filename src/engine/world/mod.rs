@@ -8,8 +8,9 @@ mod apply;
 mod intern;
 pub(crate) mod life;
 pub mod model;
-mod queues;
+pub(crate) mod queues;
 mod report;
+pub(crate) mod shares;
 pub(crate) mod usage;
 pub mod volumes;
 pub(crate) mod wake;
@@ -26,6 +27,7 @@ use crate::outcome::DomainPath;
 use crate::rooms::{Rooms, Shape, Terms};
 use crate::topology::Tree;
 use model::{Gang, Node, Pod, Room};
+use queues::Charge;
 use volumes::Volumes;
 
 pub use queues::{DEFAULT_QUEUE, QueueError};
@@ -51,7 +53,7 @@ pub struct World {
     pub(crate) queues: BTreeMap<String, QueueFacts>,
     pub(crate) topologies: BTreeMap<String, TopologyFacts>,
     /// Amounts charged by leaf queue name.
-    pub(crate) charged: BTreeMap<String, [i64; 3]>,
+    pub(crate) charged: BTreeMap<String, Charge>,
     pub(crate) shapes: Vec<Shape>,
     shape_by_key: BTreeMap<(ShapeFacts, Terms, VolumeNeeds), ShapeIdx>,
     pub(crate) registry: intern::Registry,
@@ -295,8 +297,8 @@ impl World {
         }
         let waiting: BTreeSet<&ObjectKey> =
             self.waiting.iter().filter_map(|g| Some(&self.gangs[g.at()].as_ref()?.facts.key)).collect();
-        let charged: BTreeMap<&String, &[i64; 3]> =
-            self.charged.iter().filter(|(_, amounts)| **amounts != [0; 3]).collect();
+        let charged: BTreeMap<&String, &Charge> =
+            self.charged.iter().filter(|(_, amounts)| **amounts != Charge::default()).collect();
         let _ = writeln!(text, "waiting {waiting:?}\ncharged {charged:?}\n{}", self.counts_digest());
         text
     }

@@ -89,8 +89,8 @@ pub struct Pod {
     pub node: Option<String>,
     /// Where that comes from.
     pub place: PlaceState,
-    /// Queue and amounts (gpu, cpu, memory thousandths) it is charged to.
-    pub charged: Option<(String, [i64; 3])>,
+    /// Queue and amounts it is charged to.
+    pub charged: Option<(String, crate::world::queues::Charge)>,
 }
 
 impl Pod {
@@ -180,9 +180,7 @@ impl Gang {
 
 /// A gang's key in the pending order: smaller goes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OrderKey {
-    /// Queue priority, larger first.
-    pub queue: std::cmp::Reverse<i64>,
+pub(crate) struct OrderKey {
     /// Gang priority, larger first.
     pub priority: std::cmp::Reverse<i32>,
     /// Below its minimum before above.

@@ -21,9 +21,23 @@ pub enum QueueError {
     NotLeaf(String),
     /// A limit would be passed.
     OverLimit(QueueBlock),
+    /// Work that can't be preempted would pass a quota.
+    OverQuota(QueueBlock),
 }
 
 const RESOURCES: [&str; 3] = ["gpu", "cpu", "memory"];
+
+/// GPUs, milli-cores and megabytes in thousandths: of all pods, then of those that are not preemptible.
+pub(crate) type Charge = [i64; 6];
+
+/// Where the second half begins.
+const HELD: usize = 3;
+
+fn charge_to(total: &mut Charge, charge: &Charge, sign: i64) {
+    for (sum, amount) in total.iter_mut().zip(charge) {
+        *sum = sum.saturating_add(amount.saturating_mul(sign));
+    }
+}
 
 impl World {
     /// GPUs, milli-cores and megabytes of a pod, each in thousandths.
@@ -53,11 +67,10 @@ impl World {
         else {
             return;
         };
-        let (queue, charge) = (gang.facts.queue.clone(), self.charge_of(&pod.requests));
-        let total = self.charged.entry(queue.clone()).or_default();
-        for slot in 0..3 {
-            total[slot] = total[slot].saturating_add(charge[slot]);
-        }
+        let (queue, own) = (gang.facts.queue.clone(), self.charge_of(&pod.requests));
+        let held = if gang.facts.preemptible { [0; 3] } else { own };
+        let charge = [own[0], own[1], own[2], held[0], held[1], held[2]];
+        charge_to(self.charged.entry(queue.clone()).or_default(), &charge, 1);
         if let Some(pod) = self.pods[idx.at()].as_mut() {
             pod.charged = Some((queue, charge));
         }
@@ -67,10 +80,7 @@ impl World {
         let Some(pod) = self.pods[idx.at()].as_mut() else { return };
         if let Some((queue, charge)) = pod.charged.take() {
             self.changes.note_charges(&self.charged);
-            let total = self.charged.entry(queue).or_default();
-            for slot in 0..3 {
-                total[slot] = total[slot].saturating_sub(charge[slot]);
-            }
+            charge_to(self.charged.entry(queue).or_default(), &charge, -1);
         }
     }
 
@@ -97,26 +107,19 @@ impl World {
     }
 
     /// What is charged to a queue and everything below it.
-    pub(crate) fn charged_below(&self, queue: &str) -> [i64; 3] {
-        let mut total = [0_i64; 3];
+    pub(crate) fn charged_below(&self, queue: &str) -> Charge {
+        let mut total = Charge::default();
         for (leaf, amounts) in &self.charged {
             if leaf == queue || self.chain(leaf).iter().any(|above| above.name == queue) {
-                for slot in 0..3 {
-                    total[slot] = total[slot].saturating_add(amounts[slot]);
-                }
+                charge_to(&mut total, amounts, 1);
             }
         }
         total
     }
 
-    /// Priority of a queue; KAI's default is 100.
-    pub(crate) fn queue_priority(&self, queue: &str) -> i64 {
-        self.queues.get(queue).map_or(100, |queue| queue.priority)
-    }
-
-    /// Checks that the queue takes work and that `asked` (thousandths) passes no limit
-    /// from leaf to root.
-    pub(crate) fn admit(&self, queue: &str, asked: [i64; 3]) -> Result<(), QueueError> {
+    /// Checks that the queue takes work and that `asked` (thousandths) passes no limit from leaf to root; of work that
+    /// can't be preempted, no quota either: nobody could give such room back to those who deserve it.
+    pub(crate) fn admit(&self, queue: &str, asked: [i64; 3], preemptible: bool) -> Result<(), QueueError> {
         if !self.queues.contains_key(queue) {
             return if self.queues.is_empty() && queue == DEFAULT_QUEUE {
                 Ok(())
@@ -129,17 +132,22 @@ impl World {
         }
         for above in self.chain(queue) {
             let used = self.charged_below(&above.name);
-            let limits = [above.gpu, above.cpu, above.memory];
+            let amounts = [above.gpu, above.cpu, above.memory];
+            let block = |slot: usize, used: i64, limit: Option<i64>| {
+                limit.filter(|limit| asked[slot] > 0 && used.saturating_add(asked[slot]) > *limit).map(|limit| QueueBlock {
+                    queue: above.name.clone(),
+                    resource: RESOURCES[slot],
+                    limit_millis: limit,
+                    used_millis: used,
+                    asked_millis: asked[slot],
+                })
+            };
             for slot in 0..3 {
-                let Some(limit) = limits[slot].limit_millis else { continue };
-                if asked[slot] > 0 && used[slot].saturating_add(asked[slot]) > limit {
-                    return Err(QueueError::OverLimit(QueueBlock {
-                        queue: above.name.clone(),
-                        resource: RESOURCES[slot],
-                        limit_millis: limit,
-                        used_millis: used[slot],
-                        asked_millis: asked[slot],
-                    }));
+                if let Some(block) = block(slot, used[slot], amounts[slot].limit_millis) {
+                    return Err(QueueError::OverLimit(block));
+                }
+                if !preemptible && let Some(block) = block(slot, used[HELD + slot], amounts[slot].quota_millis) {
+                    return Err(QueueError::OverQuota(block));
                 }
             }
         }

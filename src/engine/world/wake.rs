@@ -16,6 +16,7 @@ use crate::outcome::{Code, Reason};
 use crate::policy::Policy;
 use crate::rooms::Context;
 use crate::world::World;
+use crate::world::queues::Charge;
 use crate::world::apply::gang_key;
 use crate::world::model::Room;
 
@@ -45,7 +46,7 @@ pub(crate) struct Changes {
     /// `None` for nodes that were not there, or not under the same rules.
     rooms: BTreeMap<NodeIdx, Option<Room>>,
     /// Charges as they were at the last pass, when some fell since.
-    charged: Option<BTreeMap<String, [i64; 3]>>,
+    charged: Option<BTreeMap<String, Charge>>,
 }
 
 impl Changes {
@@ -60,7 +61,7 @@ impl Changes {
     }
 
     /// Remembers the charges before they first fell since the last pass.
-    pub(super) fn note_charges(&mut self, charged: &BTreeMap<String, [i64; 3]>) {
+    pub(super) fn note_charges(&mut self, charged: &BTreeMap<String, Charge>) {
         if self.charged.is_none() {
             self.charged = Some(charged.clone());
         }
@@ -234,7 +235,7 @@ impl World {
 }
 
 fn waits_for_queue(code: Code) -> bool {
-    matches!(code, Code::QueueNotFound | Code::QueueNotLeaf | Code::QueueOverLimit)
+    matches!(code, Code::QueueNotFound | Code::QueueNotLeaf | Code::QueueOverLimit | Code::QueueOverQuota)
 }
 
 /// A gang over its limit is told whether it would fit otherwise: that depends on room too.
@@ -248,7 +249,8 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::NoNodeMatches
         | Code::PodRulesUnmet
         | Code::NotFoundWithinBudget
-        | Code::QueueOverLimit => true,
+        | Code::QueueOverLimit
+        | Code::QueueOverQuota => true,
         Code::Problem
         | Code::UnsupportedFeature
         | Code::QueueNotFound
