@@ -144,12 +144,19 @@ impl Pass<'_> {
         prepared.map_or([0; 3], |prepared| self.charge_of(&prepared.minimum(self.world, 0)))
     }
 
+    /// What a decision asks for, pods to come included.
     fn charge_of(&self, item: &Item) -> [i64; 3] {
-        let pods = item.all_pods().into_iter().filter_map(|pod| self.world.pods[pod.at()].as_ref());
-        pods.fold([0_i64; 3], |sum, pod| {
-            let charge = self.world.charge_of(&pod.requests);
-            [0, 1, 2].map(|slot: usize| sum[slot].saturating_add(charge[slot]))
-        })
+        let mut asked = [0_i64; 3];
+        for (shape, pods) in item.groups() {
+            for pod in pods {
+                let pod = self.world.pods.get(pod.at()).and_then(Option::as_ref);
+                let requests = pod.map_or(&self.world.shapes[shape.at()].requests, |pod| &pod.requests);
+                for (slot, amount) in self.world.charge_of(requests).into_iter().enumerate() {
+                    asked[slot] = asked[slot].saturating_add(amount);
+                }
+            }
+        }
+        asked
     }
 
     fn key(&self, idx: GangIdx, surplus: bool) -> Option<OrderKey> {
@@ -195,10 +202,16 @@ impl Pass<'_> {
             self.report(idx, reasons);
             return false;
         }
-        let item = prepared.minimum(self.world, 0);
         let waiting = prepared.n_waiting(0);
         reasons.extend(blocked_reasons(&prepared));
-        match self.solve(idx, &item) {
+        let item = prepared.minimum(self.world, 0);
+        let bare = prepared.only_needed().map(|prepared| prepared.minimum(self.world, 0));
+        let mut solved = self.solve(idx, &item);
+        // Better a place without room for all that may come than none.
+        if let (Err(_), Some(bare)) = (&solved, bare.filter(|bare| *bare != item)) {
+            solved = self.solve(idx, &bare);
+        }
+        match solved {
             Ok((plan, quality)) => {
                 let more = waiting > plan.places.len();
                 self.commit(idx, &plan, Some(quality));
@@ -212,7 +225,7 @@ impl Pass<'_> {
                 self.fill_holes(idx);
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
-                self.world.dirty |= self.world.allow_avoided(&item.all_pods());
+                self.world.dirty |= self.world.allow_avoided(&item.existing_pods());
                 false
             }
         }
@@ -236,13 +249,7 @@ impl Pass<'_> {
             };
             tried.insert(sub);
             let n = prepared.leaves[sub].waiting.len();
-            let result = if single {
-                self.most(idx, |world, prepared, count| prepared.unit(world, sub, Some(count)), n)
-            } else {
-                let item = prepared.unit(self.world, sub, None);
-                self.solve(idx, &item)
-            };
-            match result {
+            match self.place_unit(idx, sub, single.then_some(n)) {
                 Ok((plan, quality)) => {
                     // It may take more, or the rest has a reason of its own by now.
                     tried.remove(&sub);
@@ -251,6 +258,31 @@ impl Pass<'_> {
                 }
                 Err(reason) => reasons.push(reason),
             }
+        }
+    }
+
+    /// Places a subgroup's minimum, or as many single pods of a leaf as fit: better without room for those to come that it
+    /// can do without than not at all.
+    fn place_unit(&mut self, idx: GangIdx, sub: usize, singles: Option<usize>) -> Result<(Plan, crate::outcome::Quality), Reason> {
+        let unit = |world: &World, prepared: &Prepared<'_>, count: Option<usize>, bare: bool| {
+            let needed = prepared.only_needed().filter(|_| bare);
+            needed.as_ref().unwrap_or(prepared).unit(world, sub, count)
+        };
+        let mut bare = false;
+        loop {
+            let gang = self.world.gangs[idx.at()].as_ref();
+            let Some(Ok(prepared)) = gang.map(|gang| self.prepare(gang)) else { return Err(Reason::new(Code::NotEnoughRoom)) };
+            let may_do_without = !bare && prepared.only_needed().is_some();
+            let result = if let Some(n) = singles {
+                self.most(idx, |world, prepared, count| unit(world, prepared, Some(count), bare), n)
+            } else {
+                let item = unit(self.world, &prepared, None, bare);
+                self.solve(idx, &item)
+            };
+            if result.is_ok() || !may_do_without {
+                return result;
+            }
+            bare = true;
         }
     }
 
@@ -354,8 +386,9 @@ impl Pass<'_> {
                 Err((reason, false))
             }
             (Err(_), Some(reason)) => Err((reason, false)),
-            (Ok(plan), None) => {
+            (Ok(mut plan), None) => {
                 let quality = solver.quality(item, &plan);
+                plan.places.retain(|(pod, _)| pod.exists());
                 Ok((plan, quality))
             }
             (Err(failure), None) => {

@@ -1,5 +1,6 @@
 //! Tests of the engine, in a small fixture language.
 
+mod awaited;
 mod coupled;
 mod fixture;
 mod legal;
