@@ -36,7 +36,7 @@ lint:
 
 ## e2e: the scheduler on a real control plane, built from source the first time.
 e2e:
-	@echo "Running on a real control plane (the first time its programs are built: a quarter of an hour on two cores) ..." >&2
+	@echo "Running on a real control plane (the first time its programs are built: some twenty minutes on two cores) ..." >&2
 	$(CARGO) test --locked -p berth --test e2e -- --test-threads=1
 
 ## bench: decisions per second and memory, printed.

@@ -18,7 +18,7 @@ use super::owners::forbidden_owner;
 use super::raw;
 use super::store::{Bad, PodEntry, Store, typed};
 use super::Effect;
-use crate::grouping::{Group, Grouping, group_pod, merge};
+use crate::grouping::{Group, Grouping, ObjectId, group_pod, merge};
 
 /// A PodGroup write that had no visible effect is tried again after this time: a lost request, or a webhook that undoes it.
 const REWRITE_AFTER_MILLIS: Millis = 60_000;
@@ -34,6 +34,8 @@ pub(super) struct Gang {
     derived: Option<(String, Box<Group>)>,
     /// The parts of a gang of several owners, by their nodes, each as one of its pods describes it.
     parts: BTreeMap<String, (String, Box<Group>)>,
+    /// The part that each pod is of.
+    part_of: BTreeMap<String, String>,
     /// The object in the API.
     object: Option<(PodGroup, Value)>,
     /// Told to the engine.
@@ -46,22 +48,48 @@ impl Gang {
     /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts, as long as the
     /// pod that gave it is there: after a restart, what was created later than the others is to come again.
     fn describe(&mut self, uid: &str, group: Box<Group>) {
+        let node = group.part.as_ref().map(|part| part.node.clone());
+        let before = node.clone().and_then(|node| self.part_of.insert(uid.to_owned(), node));
+        if let Some(before) = before.filter(|before| Some(before) != node.as_ref()) {
+            self.drop_part_without_pods(&before);
+        }
         let keeps = |(source, old): &(String, Box<Group>)| {
             source != uid && self.members.contains(source) && old.outranks(&group)
         };
-        let Some(part) = &group.part else {
+        let Some(node) = node else {
             if !self.derived.as_ref().is_some_and(keeps) {
                 self.derived = Some((uid.to_owned(), group));
             }
             return;
         };
-        let node = part.node.clone();
         if self.parts.get(&node).is_some_and(keeps) || self.parts.get(&node).is_some_and(|(_, old)| *old == group) {
             return;
         }
         self.parts.insert(node, (uid.to_owned(), group));
+        self.join_parts(uid);
+    }
+
+    fn join_parts(&mut self, uid: &str) {
         let parts = self.parts.iter().map(|(node, (_, group))| (node.clone(), group.clone())).collect();
         self.derived = merge(&parts).map(|joint| (uid.to_owned(), Box::new(joint)));
+    }
+
+    /// A pod is gone. A part without pods is as one that has not come yet: its owner may be gone, or scaled down.
+    fn leave(&mut self, uid: &str) {
+        self.members.remove(uid);
+        if let Some(node) = self.part_of.remove(uid) {
+            self.drop_part_without_pods(&node);
+        }
+        if self.members.is_empty() {
+            self.derived = None;
+            self.parts.clear();
+        }
+    }
+
+    fn drop_part_without_pods(&mut self, node: &str) {
+        if !self.part_of.values().any(|other| other == node) && self.parts.remove(node).is_some() {
+            self.join_parts("");
+        }
     }
 }
 
@@ -106,11 +134,7 @@ impl Store {
         }
         if let Some(before) = before {
             if let Some(gang) = self.gangs.get_mut(&before) {
-                gang.members.remove(uid);
-                if gang.members.is_empty() {
-                    gang.derived = None;
-                    gang.parts.clear();
-                }
+                gang.leave(uid);
                 self.directory.lock().remove_member(&gang.engine_uid, uid);
             }
             self.refresh_gang(&before);
@@ -355,6 +379,8 @@ fn manifest(group: &Group) -> Value {
     if group.spec.topology_constraint.is_some() {
         annotations.insert(keys::DERIVED_CONSTRAINT.to_owned(), keys::TRUE.to_owned());
     }
+    let reference = |owner: &ObjectId| json!({"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid});
+    let owners: Vec<Value> = [&group.owner].into_iter().chain(&group.further_owners).map(reference).collect();
     json!({
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -363,12 +389,7 @@ fn manifest(group: &Group) -> Value {
             "namespace": group.namespace,
             "labels": group.labels,
             "annotations": annotations,
-            "ownerReferences": [{
-                "apiVersion": group.owner.api_version,
-                "kind": group.owner.kind,
-                "name": group.owner.name,
-                "uid": group.owner.uid,
-            }],
+            "ownerReferences": owners,
         },
         "spec": serde_json::to_value(&group.spec).unwrap_or_default(),
     })
@@ -420,7 +441,8 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
             annotations.entry(key).or_insert(Value::Null);
         }
     }
-    if spec.is_empty() && labels.is_empty() && annotations.is_empty() {
+    let owners = missing_owners(object, &wanted["metadata"]["ownerReferences"]);
+    if spec.is_empty() && labels.is_empty() && annotations.is_empty() && owners.is_none() {
         return None;
     }
     // The UID in a patch is a precondition: an object that was replaced in between is not touched.
@@ -433,10 +455,21 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
     if !annotations.is_empty() {
         patch["metadata"]["annotations"] = Value::Object(annotations);
     }
+    if let Some(owners) = owners {
+        patch["metadata"]["ownerReferences"] = owners;
+    }
     if !spec.is_empty() {
         patch["spec"] = Value::Object(spec);
     }
     Some(patch)
+}
+
+/// The owners of a joint gang, when its PodGroup lacks one: it would go with the others although this one lives. Those that
+/// are gone are left to the garbage collector, and a gang of one owner keeps what it has.
+fn missing_owners(object: &PodGroup, wanted: &Value) -> Option<Value> {
+    let wanted_list = wanted.as_array().filter(|owners| 1 < owners.len())?;
+    let has = |owner: &&Value| object.metadata.owner_references.iter().flatten().any(|other| owner["uid"] == other.uid.as_str());
+    (!wanted_list.iter().all(|owner| has(&owner))).then(|| wanted.clone())
 }
 
 fn missing(have: Option<&BTreeMap<String, String>>, want: &Value, kept: &[&str]) -> Map<String, Value> {

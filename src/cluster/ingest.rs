@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, warn};
 
 use super::raw;
-use super::store::{Store, base_kinds};
+use super::store::{Store, base_kinds, is_base_kind};
 use super::watch::Watches;
 use super::{Change, Effect, Gvk, Unreadable};
 use crate::clock::now_millis;
@@ -125,6 +125,10 @@ fn answer(id: &ObjectId, result: Result<Value, kube::Error>) -> Option<Change> {
         Ok(object) if raw::uid(&object) != id.uid => return Some(Change::Unreadable(id.clone(), Unreadable::Gone)),
         Ok(object) => {
             let gvk = Gvk::new(id.group(), id.version(), &id.kind);
+            if is_base_kind(id.group(), &id.kind) {
+                // Older than what the watch has shown by now: it counts as an owner only.
+                return Some(Change::Owner(Box::new(object)));
+            }
             return Some(Change::Applied(gvk, Box::new(object)));
         }
         Err(error) => error,

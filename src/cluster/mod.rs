@@ -76,6 +76,8 @@ pub enum Change {
     Applied(Gvk, Box<Value>),
     /// An object is gone.
     Deleted(Gvk, Box<Value>),
+    /// A single owner was asked for that is of a kind whose watch keeps no owners; here it is.
+    Owner(Box<Value>),
     /// A single owner was asked for and can't be read: the walk ends below it.
     Unreadable(ObjectId, Unreadable),
     /// Time passed: look for what waits too long.
@@ -99,7 +101,7 @@ pub enum Effect {
     Engine(Event),
     /// Watch a kind of owners.
     Watch(Gvk),
-    /// Read one owner, because its kind can't be watched.
+    /// Read one owner, because its kind can't be watched, or is watched for something else.
     Fetch(ObjectId),
     /// Create a PodGroup.
     CreatePodGroup(ObjectKey, Box<Value>),

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::core_groups::core_dependency;
 use super::raw;
-use super::store::{Bad, Kind, KindState, Store};
+use super::store::{Bad, Kind, KindState, Store, is_base_kind};
 use super::{Effect, Gvk, Unreadable};
 use crate::grouping::{Group, ObjectId, OwnerLookup, Owners, WalkEnd};
 
@@ -113,7 +113,11 @@ pub(super) fn forbidden_owner(group: &Group) -> Option<Problem> {
 impl Store {
     /// Follows the owners of a pod and remembers them. True when one is still to come.
     pub(super) fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
-        let chain = crate::grouping::walk(pod, &self.owners);
+        let mut chain = crate::grouping::walk(pod, &self.owners);
+        while let Some(leader) = chain.unread.as_ref().and_then(|unread| self.pod_as_owner(&unread.id)) {
+            self.owners.by_uid.insert(raw::uid(&leader).to_owned(), Arc::new(leader));
+            chain = crate::grouping::walk(pod, &self.owners);
+        }
         for owner in &chain.owners {
             self.refresh(raw::uid(owner), FRESH_MILLIS);
         }
@@ -130,6 +134,13 @@ impl Store {
         waits
     }
 
+    /// A pod of ours that owns others, if the walk stopped at it for the first time.
+    fn pod_as_owner(&self, id: &ObjectId) -> Option<Value> {
+        let is_pod = id.group().is_empty() && id.kind == "Pod";
+        let entry = self.pods.get(&id.uid).filter(|_| is_pod && !self.owners.by_uid.contains_key(&id.uid))?;
+        Some(raw::pod_as_owner(&serde_json::to_value(&entry.pod.metadata).ok()?))
+    }
+
     /// Sees to it that an owner arrives. False when it can't.
     fn await_owner(&mut self, id: &ObjectId) -> bool {
         match self.state(id.group(), &id.kind) {
@@ -143,6 +154,8 @@ impl Store {
                 return false;
             }
             Some(KindState::Forbidden) => self.fetch(id),
+            // The watch has shown it, or will soon; what it showed was not kept as an owner.
+            Some(KindState::Synced) if is_base_kind(id.group(), &id.kind) => self.fetch(id),
             Some(KindState::Syncing | KindState::Synced) => {}
         }
         true
@@ -198,7 +211,8 @@ impl Store {
     }
 
     pub(super) fn owner_applied(&mut self, uid: String, object: &Value) {
-        let trimmed = raw::trim_owner(object);
+        let is_pod = (raw::text(object, "/apiVersion"), raw::text(object, "/kind")) == ("v1", "Pod");
+        let trimmed = if is_pod { raw::pod_as_owner(&object["metadata"]) } else { raw::trim_owner(object) };
         self.fetching.remove(&uid);
         let blind = self.owners.blind.remove(&uid);
         let id = ObjectId::of(&trimmed);
@@ -220,6 +234,15 @@ impl Store {
             }
         }
         self.regroup_dependents(&uid);
+    }
+
+    /// The answer about an owner that no watch keeps.
+    pub(super) fn owner_read(&mut self, object: &Value) {
+        let uid = raw::uid(object).to_owned();
+        self.fetching.remove(&uid);
+        if self.dependents.contains_key(&uid) && !self.owners.by_uid.contains_key(&uid) {
+            self.owner_applied(uid, object);
+        }
     }
 
     pub(super) fn regroup_dependents(&mut self, owner: &str) {

@@ -52,6 +52,18 @@ pub fn trim_owner(object: &Value) -> Value {
     trimmed
 }
 
+/// A pod as the owner of others: the leader of a LeaderWorkerSet's workers. What changes while it runs is left out.
+#[must_use]
+pub fn pod_as_owner(metadata: &Value) -> Value {
+    let mut kept = json!({});
+    for key in ["name", "namespace", "uid", "labels", "annotations", "ownerReferences"] {
+        if let Some(value) = metadata.get(key) {
+            kept[key] = value.clone();
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": kept})
+}
+
 /// A pod without what neither grouping nor facts read.
 #[must_use]
 pub fn trim_pod(mut pod: Pod) -> Pod {

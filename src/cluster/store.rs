@@ -47,6 +47,12 @@ pub fn base_kinds() -> Vec<Gvk> {
     BASE_KINDS.iter().chain(&StorageKinds::KINDS).map(|(group, version, kind)| Gvk::new(group, version, kind)).collect()
 }
 
+/// Whether a kind is watched from the start, and so for more than the owners of pods.
+#[must_use]
+pub fn is_base_kind(group: &str, kind: &str) -> bool {
+    BASE_KINDS.iter().chain(&StorageKinds::KINDS).any(|(of_group, _, of_kind)| (*of_group, *of_kind) == (group, kind))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KindState {
     Syncing,
@@ -185,6 +191,7 @@ impl Store {
             Change::Forbidden(gvk) => self.list_ended(&gvk, KindState::Forbidden),
             Change::Applied(gvk, object) => self.applied(&gvk, &object),
             Change::Deleted(gvk, object) => self.deleted(&gvk, raw::uid(&object)),
+            Change::Owner(object) => self.owner_read(&object),
             Change::Unreadable(id, why) => self.end_walk_at(id, why),
             Change::Tick => {
                 self.tick_owners();
@@ -262,6 +269,9 @@ impl Store {
     }
 
     fn try_apply(&mut self, gvk: &Gvk, uid: String, object: &Value) -> Result<(), Bad> {
+        if self.dependents.contains_key(&uid) && is_base_kind(&gvk.group, &gvk.kind) {
+            self.owner_applied(uid.clone(), object);
+        }
         match (gvk.group.as_str(), gvk.kind.as_str()) {
             ("", "Node") => self.node_applied(&uid, object)?,
             ("", "Pod") => self.pod_applied(uid, object)?,
@@ -304,6 +314,9 @@ impl Store {
 
     fn deleted(&mut self, gvk: &Gvk, uid: &str) {
         self.kind(gvk).uids.remove(uid);
+        if is_base_kind(&gvk.group, &gvk.kind) {
+            self.owners.remove(uid);
+        }
         match (gvk.group.as_str(), gvk.kind.as_str()) {
             ("", "Node") => self.node_gone(uid),
             ("", "Pod") => self.pod_deleted(uid),

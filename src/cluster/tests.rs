@@ -9,6 +9,8 @@ use super::store::{Store, base_kinds};
 use super::{Change, Effect, Gvk, Unreadable};
 use crate::grouping::ObjectId;
 
+mod many;
+
 fn store() -> Store {
     Store::new("kai-scheduler", SharedDirectory::default())
 }
@@ -538,6 +540,123 @@ fn a_launcher_that_is_gone_is_not_waited_for() {
     assert!(gangs(&apply(&mut store, pod_kind(), member("w1", "worker", "1"))).is_empty());
     store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
     assert_eq!(gangs(&apply(&mut store, pod_kind(), member("w1b", "worker", "1")))[0].min_member, Some(2));
+}
+
+/// An object below an owner of the given kind, name and UID.
+fn below(mut object: Value, owner: [&str; 4]) -> Value {
+    let [api_version, kind, name, uid] = owner;
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+    object
+}
+
+fn set(name: &str, owner: [&str; 4]) -> Value {
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "ns", "uid": format!("set-{name}")}});
+    below(set, owner)
+}
+
+const LWS: [&str; 4] = ["leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", "lws"];
+
+/// A LeaderWorkerSet of one leader and its worker as its controller makes them: the workers' owner is the leader.
+fn leader_worker_set(store: &mut Store) -> (Value, Value) {
+    end_lists(store);
+    let sets = Gvk::new("apps", "v1", "StatefulSet");
+    let kind = Gvk::new("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet");
+    let object = json!({
+        "apiVersion": LWS[0], "kind": LWS[1], "metadata": {"name": "l", "namespace": "ns", "uid": "lws"},
+        "spec": {"leaderWorkerTemplate": {"size": 2}},
+    });
+    for (gvk, objects) in [
+        (sets, vec![set("l", LWS), set("l-0", ["v1", "Pod", "l-0", "uid-l-0"])]),
+        (kind, vec![object]),
+    ] {
+        store.apply(Change::ListStarted(gvk.clone()), 1_000);
+        for object in objects {
+            store.apply(Change::Listed(gvk.clone(), Box::new(object)), 1_000);
+        }
+        store.apply(Change::ListEnded(gvk), 1_000);
+    }
+    let labelled = |name: &str, index: &str, set: &str| {
+        let mut pod = below(pod(name, None), ["apps/v1", "StatefulSet", set, &format!("set-{set}")]);
+        pod["metadata"]["labels"] = json!({
+            "leaderworkerset.sigs.k8s.io/group-index": "0", "leaderworkerset.sigs.k8s.io/worker-index": index,
+        });
+        pod
+    };
+    (labelled("l-0", "0", "l"), labelled("l-0-1", "1", "l-0"))
+}
+
+#[test]
+fn the_walk_goes_through_a_pod_that_owns_others() {
+    let mut store = store();
+    let (leader, worker) = leader_worker_set(&mut store);
+    let mut effects = apply(&mut store, pod_kind(), leader.clone());
+    effects.extend(apply(&mut store, pod_kind(), worker));
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch(_) | Effect::Watch(_))), "{effects:?}");
+    let told = pods(&effects).iter().filter_map(|pod| pod.gang.as_deref()).collect::<Vec<_>>();
+    assert_eq!(told, ["pg-l-lws-group-0", "pg-l-lws-group-0"]);
+    // What changes while the leader runs is nothing to its workers.
+    let mut running = leader.clone();
+    running["status"] = json!({"phase": "Running"});
+    assert_eq!(pods(&apply(&mut store, pod_kind(), running)).len(), 1);
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(leader)), 2_000);
+    assert!(pods(&effects).is_empty(), "{effects:?}");
+}
+
+#[test]
+fn a_leader_that_is_not_ours_is_read_once() {
+    let mut store = store();
+    let (mut leader, worker) = leader_worker_set(&mut store);
+    leader["spec"]["schedulerName"] = json!("default-scheduler");
+    apply(&mut store, pod_kind(), leader.clone());
+    let effects = apply(&mut store, pod_kind(), worker.clone());
+    assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Fetch(_))).count(), 1, "{effects:?}");
+    let effects = store.apply(Change::Owner(Box::new(leader)), 1_000);
+    assert_eq!(pods(&effects)[0].gang.as_deref(), Some("pg-l-lws-group-0"));
+    assert!(apply(&mut store, pod_kind(), worker).iter().all(|effect| !matches!(effect, Effect::Fetch(_))));
+}
+
+#[test]
+fn a_joint_gang_waits_again_for_a_role_whose_owner_is_gone() {
+    let mut store = store();
+    end_lists(&mut store);
+    let role = |name: &str| {
+        let mut object = job("2");
+        object["metadata"] = json!({"name": name, "namespace": "ns", "uid": format!("job-{name}"), "annotations": {
+            "berth.scheduler/gang": "serve", "berth.scheduler/gang-role": name, "berth.scheduler/gang-roles": "prefill,decode",
+            "kai.scheduler/batch-min-member": "2",
+        }});
+        object
+    };
+    let member = |name: &str| below(pod(name, None), ["batch/v1", "Job", name, &format!("job-{name}")]);
+    apply(&mut store, pod_kind(), member("prefill"));
+    store.apply(Change::ListStarted(job_kind()), 1_000);
+    let effects = store.apply(Change::Listed(job_kind(), Box::new(role("prefill"))), 1_000);
+    store.apply(Change::Listed(job_kind(), Box::new(role("decode"))), 1_000);
+    store.apply(Change::ListEnded(job_kind()), 1_000);
+    let mut group = creations(&effects)[0].clone();
+    group["metadata"]["uid"] = json!("pg");
+    let groups = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    apply(&mut store, groups, group.clone());
+    // The second owner is written down too: else the PodGroup would go with the first.
+    let effects = apply(&mut store, pod_kind(), member("decode"));
+    let patched: Vec<&Value> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::PatchPodGroup(_, patch) => Some(&**patch),
+            _ => None,
+        })
+        .collect();
+    let owners = patched.last().unwrap()["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!(owners.iter().map(|owner| owner["name"].as_str().unwrap()).collect::<Vec<_>>(), ["prefill", "decode"]);
+    let leaves = |effects: &[Effect]| {
+        let told = gangs(effects).last().map(|gang| gang.subgroups.clone()).unwrap_or_default();
+        told.iter().map(|leaf| format!("{} {}", leaf.name, leaf.min_member.unwrap_or(0))).collect::<Vec<_>>()
+    };
+    assert_eq!(leaves(&effects), ["prefill 2", "decode 2"]);
+    // Its pods are gone with it: what it asked for is not known any more, but that it is awaited.
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(member("prefill"))), 2_000);
+    assert_eq!(leaves(&effects), ["prefill 1", "decode 2"]);
 }
 
 #[test]

@@ -347,6 +347,19 @@ pub struct SubgroupFacts {
     pub auto_preferred: bool,
 }
 
+/// Pods of a leaf that are created later: when others of the gang have a node, or as their controller gets to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedFacts {
+    /// The leaf; empty in a gang without subgroups.
+    pub subgroup: String,
+    /// How many pods the leaf has once all are there.
+    pub n_pods: u32,
+    /// The gang does not begin where they do not fit. Without it, they fit if that is possible.
+    pub needed: bool,
+    /// Where they fit; `None` is as the gang's other pods.
+    pub shape: Option<ShapeFacts>,
+}
+
 /// A gang: one PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GangFacts {
@@ -376,6 +389,8 @@ pub struct GangFacts {
     pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.
     pub subgroups: Vec<SubgroupFacts>,
+    /// Pods to come, for which its domains must have room.
+    pub awaited: Vec<AwaitedFacts>,
     /// Mistakes that keep it pending.
     pub problems: Vec<Problem>,
     /// Mistakes that change nothing about where it can run: it runs without what they meant.

@@ -16,6 +16,23 @@ macro_rules! index {
     };
 }
 
+/// Slots from here on are those of pods that do not exist yet.
+const TO_COME: u32 = 1 << 31;
+
+impl PodIdx {
+    /// A pod that is still to come, for which a decision keeps room without placing it.
+    #[must_use]
+    pub fn to_come(number: usize) -> Self {
+        Self(TO_COME.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)))
+    }
+
+    /// Whether the pod exists.
+    #[must_use]
+    pub fn exists(self) -> bool {
+        self.0 < TO_COME
+    }
+}
+
 index!(
     /// A node's slot in the world. Slots are reused after a node is gone.
     NodeIdx

@@ -5,6 +5,7 @@
 //! before the pass ends. A gang that fails shares its verdict with every gang
 //! of the same shapes and constraints in the pass: room only shrinks.
 
+mod charges;
 mod repair;
 
 use std::cmp::Reverse;
@@ -13,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{Millis, ObjectKey, Problem};
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::order::Work;
-use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, QueueBlock, Reason, Unit};
+use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, Reason, Unit};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
 use crate::place::{Plan, Solver};
 use crate::policy::Policy;
 use crate::world::model::{Gang, OrderKey};
 use crate::world::wake::Changes;
-use crate::world::{QueueError, World};
+use crate::world::World;
 
 /// Decides for every pending gang; see the module text.
 pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
@@ -133,21 +134,6 @@ impl Pass<'_> {
         }
     }
 
-    /// What the next decision of a gang would place: its minimum, or one pod above it.
-    fn asked(&self, key: &OrderKey) -> [i64; 3] {
-        let Some(gang) = self.world.gangs[key.gang.at()].as_ref() else { return [0; 3] };
-        if key.surplus {
-            let first = self.world.gang_pods(&gang.facts.key).find(|(_, pod)| pod.waits());
-            return first.map_or([0; 3], |(_, pod)| self.world.charge_of(&pod.requests));
-        }
-        let prepared = self.prepare(gang).ok().filter(|prepared| prepared.ready(0));
-        prepared.map_or([0; 3], |prepared| self.charge_of(&prepared.minimum(self.world, 0)))
-    }
-
-    fn charge_of(&self, item: &Item) -> [i64; 3] {
-        self.charge(item.all_pods().iter())
-    }
-
     fn key(&self, idx: GangIdx, surplus: bool) -> Option<OrderKey> {
         let facts = &self.world.gangs[idx.at()].as_ref()?.facts;
         Some(OrderKey {
@@ -191,10 +177,16 @@ impl Pass<'_> {
             self.report(idx, reasons);
             return false;
         }
-        let item = prepared.minimum(self.world, 0);
         let waiting = prepared.n_waiting(0);
         reasons.extend(blocked_reasons(&prepared));
-        match self.solve(idx, &item) {
+        let item = prepared.minimum(self.world, 0);
+        let bare = prepared.only_needed().map(|prepared| prepared.minimum(self.world, 0));
+        let mut solved = self.solve(idx, &item);
+        // Better a place without room for all that may come than none.
+        if let (Err(_), Some(bare)) = (&solved, bare.filter(|bare| *bare != item)) {
+            solved = self.solve(idx, &bare);
+        }
+        match solved {
             Ok((plan, quality)) => {
                 let more = waiting > plan.places.len();
                 self.commit(idx, &plan, Some(quality));
@@ -208,7 +200,7 @@ impl Pass<'_> {
                 self.fill_holes(idx);
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
-                self.world.dirty |= self.world.allow_avoided(&item.all_pods());
+                self.world.dirty |= self.world.allow_avoided(&item.existing_pods());
                 false
             }
         }
@@ -232,13 +224,7 @@ impl Pass<'_> {
             };
             tried.insert(sub);
             let n = prepared.leaves[sub].waiting.len();
-            let result = if single {
-                self.most(idx, |world, prepared, count| prepared.unit(world, sub, Some(count)), n)
-            } else {
-                let item = prepared.unit(self.world, sub, None);
-                self.solve(idx, &item)
-            };
-            match result {
+            match self.place_unit(idx, sub, single.then_some(n)) {
                 Ok((plan, quality)) => {
                     // It may take more, or the rest has a reason of its own by now.
                     tried.remove(&sub);
@@ -247,6 +233,31 @@ impl Pass<'_> {
                 }
                 Err(reason) => reasons.push(reason),
             }
+        }
+    }
+
+    /// Places a subgroup's minimum, or as many single pods of a leaf as fit: better without room for those to come that it
+    /// can do without than not at all.
+    fn place_unit(&mut self, idx: GangIdx, sub: usize, singles: Option<usize>) -> Result<(Plan, crate::outcome::Quality), Reason> {
+        let unit = |world: &World, prepared: &Prepared<'_>, count: Option<usize>, bare: bool| {
+            let needed = prepared.only_needed().filter(|_| bare);
+            needed.as_ref().unwrap_or(prepared).unit(world, sub, count)
+        };
+        let mut bare = false;
+        loop {
+            let gang = self.world.gangs[idx.at()].as_ref();
+            let Some(Ok(prepared)) = gang.map(|gang| self.prepare(gang)) else { return Err(Reason::new(Code::NotEnoughRoom)) };
+            let may_do_without = !bare && prepared.only_needed().is_some();
+            let result = if let Some(n) = singles {
+                self.most(idx, |world, prepared, count| unit(world, prepared, Some(count), bare), n)
+            } else {
+                let item = unit(self.world, &prepared, None, bare);
+                self.solve(idx, &item)
+            };
+            if result.is_ok() || !may_do_without {
+                return result;
+            }
+            bare = true;
         }
     }
 
@@ -350,14 +361,16 @@ impl Pass<'_> {
                 Err((reason, false))
             }
             (Err(_), Some(reason)) => Err((reason, false)),
-            (Ok(plan), None) if item.has_choice() && self.admit(gang, self.charge(plan.pods())).is_err() => {
-                let mut reason = self.admit(gang, self.charge(plan.pods())).err().unwrap_or_else(|| Reason::new(Code::QueueOverLimit));
+            (Ok(plan), None) if item.has_choice() && self.admit(gang, self.charge_of_plan(item, &plan)).is_err() => {
+                let asked = self.charge_of_plan(item, &plan);
+                let mut reason = self.admit(gang, asked).err().unwrap_or_else(|| Reason::new(Code::QueueOverLimit));
                 // Another choice among the subgroups might do.
                 reason.proof = None;
                 Err((reason, false))
             }
-            (Ok(plan), None) => {
+            (Ok(mut plan), None) => {
                 let quality = solver.quality(item, &plan);
+                plan.places.retain(|(pod, _)| pod.exists());
                 Ok((plan, quality))
             }
             (Err(failure), None) => {
@@ -375,60 +388,6 @@ impl Pass<'_> {
                 let as_of = self.outcome.decisions.len();
                 self.failed.insert(signature, (reason.clone(), as_of));
             }
-            reason
-        })
-    }
-
-    /// What any choice among the children asks of the queue.
-    fn least_charge(&self, item: &Item) -> [i64; 3] {
-        let mut least = self.charge(item.pods.iter().flat_map(|(_, pods)| pods));
-        let below: Vec<[i64; 3]> = item.children.iter().map(|child| self.least_charge(child)).collect();
-        for (slot, total) in least.iter_mut().enumerate() {
-            let mut asked: Vec<i64> = below.iter().map(|child| child[slot]).collect();
-            asked.sort_unstable();
-            *total = asked.iter().take(item.choose).fold(*total, |sum, amount| sum.saturating_add(*amount));
-        }
-        least
-    }
-
-    fn charge<'p>(&self, pods: impl Iterator<Item = &'p PodIdx>) -> [i64; 3] {
-        let pods = pods.filter_map(|pod| self.world.pods[pod.at()].as_ref());
-        pods.map(|pod| self.world.charge_of(&pod.requests)).fold([0; 3], |sum, one| {
-            [0, 1, 2].map(|slot| i64::saturating_add(sum[slot], one[slot]))
-        })
-    }
-
-    fn admit(&self, gang: &Gang, asked: [i64; 3]) -> Result<(), Reason> {
-        let block = |queue: &str| QueueBlock {
-            queue: queue.to_owned(),
-            resource: "",
-            limit_millis: 0,
-            used_millis: 0,
-            asked_millis: 0,
-        };
-        self.world.admit(&gang.facts.queue, asked, gang.facts.preemptible).map_err(|error| {
-            let (code, queue) = match error {
-                QueueError::NotFound(queue) => (Code::QueueNotFound, block(&queue)),
-                QueueError::NotLeaf(queue) => (Code::QueueNotLeaf, block(&queue)),
-                QueueError::OverLimit(block) => (Code::QueueOverLimit, block),
-                QueueError::OverQuota(block) => (Code::QueueOverQuota, block),
-            };
-            let mut reason = Reason::new(code);
-            let kind = match code {
-                Code::QueueOverLimit => Some(FixKind::RaiseLimit),
-                Code::QueueOverQuota => Some(FixKind::RaiseQuota),
-                _ => None,
-            };
-            if let Some(kind) = kind {
-                reason.fixes.push(Fix {
-                    kind,
-                    verified: false,
-                    domain: Vec::new(),
-                    count: queue.used_millis.saturating_add(queue.asked_millis),
-                    target: vec![queue.queue.clone(), queue.resource.to_owned()],
-                });
-            }
-            reason.queue = Some(queue);
             reason
         })
     }

@@ -75,6 +75,8 @@ pub(super) fn group(group: &mut Group, top: Option<&Arc<Value>>) {
     // KaiDiffAutomaticPreferred.
     group.auto_preferred.clear();
     group.auto_preferred_topology = None;
+    // KaiDiffAwaitedPods.
+    group.awaited.clear();
     // KaiDiffElasticSegments.
     if let Some(job) = top.filter(|top| top["kind"] == "PyTorchJob" && is_training(top)) {
         round_up(group, job);

@@ -6,14 +6,14 @@
 //! workload would have alone; one that is not there yet still counts, so the gang waits for it. With a number behind it, a
 //! role has that many owners, or groups of a LeaderWorkerSet, and more of them are the elastic part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::keys;
 use berth_api::pod_group::SubGroup;
 
 use super::object::Object;
 use super::segments::{leaf, parent};
-use super::{Group, GroupProblem, Input, ProblemCode};
+use super::{Awaited, Group, GroupProblem, Input, ObjectId, ProblemCode};
 
 /// Start of the name of a joint PodGroup.
 const PREFIX: &str = "pg-gang-";
@@ -122,6 +122,9 @@ pub fn merge(parts: &BTreeMap<String, Box<Group>>) -> Option<Group> {
     let first = all.iter().find_map(|(role, _)| parts.values().find(|group| role_of(group) == *role))?;
     let mut joint = Group { problems: Vec::new(), warnings: Vec::new(), ..Group::clone(first) };
     joint.auto_preferred.clear();
+    joint.awaited.clear();
+    let others: BTreeSet<&ObjectId> = parts.values().map(|group| &group.owner).filter(|owner| **owner != first.owner).collect();
+    joint.further_owners = others.into_iter().cloned().collect();
     joint.spec.topology_constraint = None;
     joint.spec.sub_groups.clear();
     joint.spec.min_member = None;
@@ -167,6 +170,8 @@ fn add(joint: &mut Group, node: &str, above: Option<&str>, group: &Group) {
         }
         joint.spec.sub_groups.push(SubGroup { name, parent: Some(holder), ..subgroup.clone() });
     }
+    let within = |leaf: &str| if leaf.is_empty() { node.to_owned() } else { format!("{node}-{leaf}") };
+    joint.awaited.extend(group.awaited.iter().map(|awaited| Awaited { leaf: within(&awaited.leaf), ..awaited.clone() }));
     joint.problems.extend(group.problems.iter().cloned());
     joint.warnings.extend(group.warnings.iter().cloned());
 }

@@ -86,6 +86,8 @@ pub struct Group {
     pub name: String,
     /// The object that owns the PodGroup: when it goes, the PodGroup goes.
     pub owner: ObjectId,
+    /// Of a gang of several owners the others: the PodGroup goes with the last of them.
+    pub further_owners: Vec<ObjectId>,
     /// The workload that a person wrote; often the same as the owner.
     pub workload: ObjectId,
     /// Labels of the PodGroup.
@@ -98,6 +100,8 @@ pub struct Group {
     pub auto_preferred: BTreeSet<String>,
     /// Topology of those subgroups; absent is the default topology.
     pub auto_preferred_topology: Option<String>,
+    /// Pods of leaves that are created later, for which the gang's domains must have room.
+    pub awaited: Vec<Awaited>,
     /// Mistakes that keep the gang pending.
     pub problems: Vec<GroupProblem>,
     /// Mistakes that change nothing about where it can run, so that it runs without what they meant.
@@ -137,6 +141,19 @@ impl Group {
     }
 }
 
+/// Pods of a leaf that are created later.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Awaited {
+    /// The leaf; empty in a gang without subgroups.
+    pub leaf: String,
+    /// How many pods the leaf has once all are there.
+    pub n_pods: i32,
+    /// The gang is of no use without them. Otherwise it only prefers to begin where they fit.
+    pub needed: bool,
+    /// Their template; `None` is as the pods that are there.
+    pub template: Option<Value>,
+}
+
 /// What grouping says about a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Grouping {
@@ -174,9 +191,35 @@ pub struct Input<'a> {
     pub owners: &'a [Arc<Value>],
     /// What is known of the cluster.
     pub context: &'a GroupingContext<'a>,
+    /// Where the cluster's rules are looked up.
+    pub(crate) lookup: Lookup<'a>,
+}
+
+/// The lookup of owners, of which a kind's function sees the rules only.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a>(&'a dyn Owners);
+
+impl std::fmt::Debug for Lookup<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lookup")
+    }
 }
 
 impl<'a> Input<'a> {
+    /// The group of a pod whose top owner is this: by its code, or a rule of the cluster, or a rule that comes with the
+    /// program.
+    pub(crate) fn group_by(&self, top: &Value) -> Group {
+        let id = ObjectId::of(top);
+        if let Some(kind) = kinds::find(id.group(), &id.kind) {
+            return (kind.group_pod)(self);
+        }
+        let own = self.lookup.0.rule(id.group(), &id.kind);
+        match own.as_deref().or_else(|| rules::builtin(id.group(), &id.kind)) {
+            Some(rule) => rules::group(self, rule),
+            None => kinds::generic::group(self),
+        }
+    }
+
     /// The top owner, or the pod itself.
     pub(crate) fn top(&self) -> Object<'a> {
         self.owners.last().map_or(Object::Pod(self.pod), |owner| Object::Owner(owner))
@@ -226,9 +269,13 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     let is_stub = stub.is_some();
     chain.owners.extend(stub.map(Arc::new));
     let as_kai = context.compat_kai.then(|| compat::read(pod, &mut chain.owners));
-    let input = Input { pod: as_kai.as_ref().unwrap_or(pod), owners: &chain.owners, context };
-    // Of an owner that can't be read, only who belongs together is known.
-    let mut group = if is_stub { kinds::generic::group(&input) } else { group_by_kind(&input, owners) };
+    let input = Input { pod: as_kai.as_ref().unwrap_or(pod), owners: &chain.owners, context, lookup: Lookup(owners) };
+    let mut group = match input.owners.last() {
+        None => kinds::pod::group(&input),
+        // Of an owner that can't be read, only who belongs together is known.
+        Some(_) if is_stub => kinds::generic::group(&input),
+        Some(top) => input.group_by(top),
+    };
     if context.compat_kai {
         compat::group(&mut group, chain.owners.last());
     }
@@ -256,22 +303,6 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
         workload: group.workload,
         unsupported: defaults::device_sharing(pod),
     }))
-}
-
-/// The group by the kind of the top owner: by its code, or a rule of the cluster, or a rule that comes with the program.
-fn group_by_kind(input: &Input<'_>, owners: &dyn Owners) -> Group {
-    let Some(top) = input.owners.last() else {
-        return kinds::pod::group(input);
-    };
-    let id = ObjectId::of(top);
-    if let Some(kind) = kinds::find(id.group(), &id.kind) {
-        return (kind.group_pod)(input);
-    }
-    let own = owners.rule(id.group(), &id.kind);
-    match own.as_deref().or_else(|| rules::builtin(id.group(), &id.kind)) {
-        Some(rule) => rules::group(input, rule),
-        None => kinds::generic::group(input),
-    }
 }
 
 /// What an owner reference alone says of an owner.

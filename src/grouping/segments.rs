@@ -4,7 +4,7 @@ use berth_api::keys;
 use berth_api::pod_group::{SubGroup, TopologyConstraint};
 
 use super::object::{Notes, Object, between};
-use super::{Group, GroupProblem, Input, ProblemCode};
+use super::{Awaited, Group, GroupProblem, Input, ProblemCode};
 
 /// Name of the segments of a gang that has no roles.
 pub(crate) const SEGMENT: &str = "segment";
@@ -236,6 +236,11 @@ fn add_layer(
         }
         if segments.layers.iter().all(|layer| layer.constraint.is_none()) {
             prefer_lowest(group, &name, segments.topology.clone());
+        }
+        let is_bound = |layer: &Layer| layer.constraint.as_ref().is_some_and(|rule| rule.required_topology_level.is_some());
+        if own_least < n_own && segments.layers.iter().any(is_bound) {
+            // Once it has begun somewhere, its other pods can go nowhere else.
+            group.awaited.push(Awaited { leaf: name.clone(), n_pods: n_own, ..Awaited::default() });
         }
         group.spec.sub_groups.push(leaf(&name, parent_name, own_least, layer.constraint.clone()));
     }

@@ -95,6 +95,12 @@ fn sketch(group: &Group) -> String {
     text
 }
 
+/// The pods to come by leaf, `!` behind those that are needed.
+fn to_come(group: &Group) -> String {
+    let one = |awaited: &super::Awaited| format!("{} {}{}", awaited.leaf, awaited.n_pods, if awaited.needed { "!" } else { "" });
+    group.awaited.iter().map(one).collect::<Vec<_>>().join(" | ")
+}
+
 /// Where each pod is: `a-0=master#0`.
 fn members(yaml: &str) -> String {
     let member = |(pod, group): (String, Group)| {

@@ -3,10 +3,12 @@
 #
 #   tests/controlplane/build.sh [program...]
 #
-# Programs: etcd, kwok, kube-apiserver, kube-controller-manager, kube-scheduler
-# (all by default). They are left in target/controlplane/<version>/ of the
-# repository, or in BERTH_CONTROLPLANE_DIR. What is there already at its pinned
-# version is not built again; parallel callers wait for one build.
+# Programs: etcd, kwok, kube-apiserver, kube-controller-manager, kube-scheduler,
+# and the operators training-operator (Kubeflow) and ray-operator (KubeRay), with
+# their CRDs in <operator>-crds/ (all by default). They are left in
+# target/controlplane/<version>/ of the repository, or in BERTH_CONTROLPLANE_DIR.
+# What is there already at its pinned version is not built again; parallel
+# callers wait for one build.
 # With KUBEBUILDER_ASSETS set, etcd and kube-apiserver found there are not built.
 # The path of the directory is the only line on stdout; progress goes to stderr.
 set -eu
@@ -14,11 +16,14 @@ set -eu
 KUBERNETES=v1.36.3
 ETCD=v3.6.13
 KWOK=v0.8.0
+TRAINING_OPERATOR=v1.9.3
+RAY_OPERATOR=v1.5.1
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 out=${BERTH_CONTROLPLANE_DIR:-$root/target/controlplane/$KUBERNETES}
-programs=${*:-etcd kwok kube-apiserver kube-controller-manager kube-scheduler}
+known="etcd kwok kube-apiserver kube-controller-manager kube-scheduler training-operator ray-operator"
+programs=${*:-$known}
 
 say() { printf 'controlplane: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -29,6 +34,8 @@ pin() {
     etcd) echo "$ETCD" ;;
     kwok) echo "$KWOK" ;;
     kube-*) echo "$KUBERNETES" ;;
+    training-operator) echo "$TRAINING_OPERATOR" ;;
+    ray-operator) echo "$RAY_OPERATOR" ;;
     esac
 }
 
@@ -80,6 +87,15 @@ build() {
     say "built$todo in $(($(date +%s) - start)) s"
 }
 
+# crds OPERATOR MODULE DIRECTORY: copies the CRDs that the operator's module brings.
+crds() {
+    from=$(cd "$here/$1" && go list -m -f '{{.Dir}}' "$2")/$3
+    rm -rf "$out/$1-crds"
+    mkdir "$out/$1-crds"
+    cp "$from"/*_*.yaml "$out/$1-crds/"
+    chmod u+w "$out/$1-crds"/*
+}
+
 # select_missing NAME...: sets $todo to those of them that are asked for and missing.
 select_missing() {
     todo=
@@ -108,12 +124,21 @@ build_all() {
         # shellcheck disable=SC2086 # one word per package
         build kubernetes 10 "-X $version.gitVersion=$KUBERNETES -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}" $packages
     fi
+    if select_missing training-operator; then
+        crds training-operator github.com/kubeflow/training-operator manifests/base/crds
+        build training-operator 3 "" berth.test/controlplane/training-operator
+    fi
+    if select_missing ray-operator; then
+        crds ray-operator github.com/ray-project/kuberay/ray-operator config/crd/bases
+        build ray-operator 3 "" github.com/ray-project/kuberay/ray-operator
+    fi
 }
 
 for program in $programs; do
     [ -n "$(pin "$program")" ] || fail "unknown program $program"
 done
-if select_missing etcd kwok kube-apiserver kube-controller-manager kube-scheduler; then
+# shellcheck disable=SC2086 # one word per program
+if select_missing $known; then
     command -v go >/dev/null || fail "Go is needed to build$todo (or give KUBEBUILDER_ASSETS and BERTH_CONTROLPLANE_DIR)"
     command -v flock >/dev/null || fail "flock (util-linux) is needed so that parallel runs build once"
     mkdir -p "$out"

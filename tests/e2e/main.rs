@@ -3,11 +3,13 @@
 //! Each test has a control plane and a Berth of its own; run them one at a time (`make e2e`).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod controllers;
 mod core_groups;
 mod differential;
 mod faults;
 mod life;
 mod load;
+mod operators;
 mod rig;
 mod rights;
 mod stories;

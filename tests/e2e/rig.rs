@@ -12,6 +12,7 @@ use berth_api::queue::Queue;
 use berth_harness::{ControlPlane, NodeSpec, Options, wait_for};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Client, discovery};
@@ -152,6 +153,20 @@ impl Rig {
         api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap()
     }
 
+    /// Serves a kind whose objects may hold anything, without its controller.
+    pub(crate) async fn loose_kind(&self, group: &str, version: &str, kind: &str, plural: &str) {
+        self.create(&loose_crd(group, version, kind, plural)).await;
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        wait_for("the CRD to be served", SOON, || async {
+            let crd = crds.get(&format!("{plural}.{group}")).await.map_err(|error| error.to_string())?;
+            let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
+            let served = conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
+            Ok::<_, String>(served.then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
     /// A Job of `pods` pods with one GPU each.
     pub(crate) async fn job(&self, name: &str, pods: u32, annotations: Value) {
         let job: Job = serde_json::from_value(json!({
@@ -195,10 +210,25 @@ impl Rig {
     pub(crate) async fn bound(&self, prefix: &str, count: usize, within: Duration) -> BTreeMap<String, String> {
         wait_for(&format!("{count} pods {prefix}* to be bound"), within, || async {
             let places = self.places(prefix).await;
-            if places.len() == count { Ok(Some(places)) } else { Err(format!("{} are", places.len())) }
+            if places.len() == count {
+                return Ok(Some(places));
+            }
+            Err(format!("{} are: {places:?}; the others say {:?}", places.len(), self.waiting(prefix).await))
         })
         .await
         .unwrap()
+    }
+
+    /// What the pods without a node say.
+    async fn waiting(&self, prefix: &str) -> BTreeMap<String, String> {
+        let pods = self.pods().list(&ListParams::default()).await.unwrap();
+        let is_waiting = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
+        let said = |pod: Pod| {
+            let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+            let said = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled").and_then(|c| c.message);
+            (pod.metadata.name.unwrap_or_default(), said.unwrap_or_default())
+        };
+        pods.items.into_iter().filter(is_waiting).map(said).filter(|(name, _)| name.starts_with(prefix)).collect()
     }
 
     pub(crate) async fn places(&self, prefix: &str) -> BTreeMap<String, String> {
@@ -333,4 +363,19 @@ pub(crate) fn two_regions(each: u32) -> Vec<NodeSpec> {
 fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     lower.strip_suffix('y').map_or_else(|| format!("{lower}s"), |stem| format!("{stem}ies"))
+}
+
+/// A CRD as small as the API server accepts.
+fn loose_crd(group: &str, version: &str, kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    })
 }

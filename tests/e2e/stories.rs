@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use berth_harness::{NodeSpec, wait_for};
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
@@ -71,21 +70,6 @@ async fn two_regions_story() {
     assert_eq!(rig.stop_berth(), Some(0));
 }
 
-/// A CRD as small as the API server accepts.
-fn loose_crd(group: &str, kind: &str, plural: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    })
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn pytorch_segments_each_in_one_rack() {
     let mut nodes = Vec::new();
@@ -100,16 +84,7 @@ async fn pytorch_segments_each_in_one_rack() {
     rig.start_berth();
     rig.ready().await;
     // The CRD is installed after the start: its watch switches on when the first pod names the kind.
-    rig.create(&loose_crd("kubeflow.org", "PyTorchJob", "pytorchjobs")).await;
-    let crds: Api<CustomResourceDefinition> = Api::all(rig.client.clone());
-    wait_for("the CRD to be served", SOON, || async {
-        let crd = crds.get("pytorchjobs.kubeflow.org").await.map_err(|error| error.to_string())?;
-        let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
-        let served = conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
-        Ok::<_, String>(served.then_some(()))
-    })
-    .await
-    .unwrap();
+    rig.loose_kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs").await;
     let segments = json!({
         "kai.scheduler/segment-size": "4",
         "kai.scheduler/segment-topology-required-placement": RACK,

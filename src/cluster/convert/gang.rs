@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
-use berth_engine::facts::{ConstraintFacts, ConstraintKeys, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
+use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
 
-use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, uid_of};
-use crate::grouping::{Group, GroupProblem, UnreadOwner, WalkEnd};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, shape_facts, uid_of};
+use crate::grouping::{Awaited, Group, GroupProblem, UnreadOwner, WalkEnd};
 
 /// Priorities from here on are not preemptible unless the gang says so.
 const NON_PREEMPTIBLE_FROM: i32 = 100;
@@ -44,12 +46,28 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
             facts.constraint = constraint(object.spec.topology_constraint.as_ref());
         }
     }
+    facts.awaited = group.awaited.iter().map(|awaited| awaited_facts(group, awaited)).collect();
     facts.problems = group.problems.iter().map(problem_fact).collect();
     let unread = group.unread_owner.iter().filter(|unread| unread.end != WalkEnd::Missing);
     let warnings: BTreeSet<Problem> =
         group.warnings.iter().map(problem_fact).chain(unread.map(unread_owner_fact)).collect();
     facts.warnings = warnings.into_iter().collect();
     Ok(facts)
+}
+
+/// Pods to come. A template that can't be read is told by its own pods; until then they count as the others.
+fn awaited_facts(group: &Group, awaited: &Awaited) -> AwaitedFacts {
+    let pod = awaited.template.as_ref().and_then(|template| serde_json::from_value::<Pod>(template.clone()).ok());
+    let shape = pod.and_then(|mut pod| {
+        pod.metadata.namespace = Some(group.namespace.clone());
+        shape_facts(&pod).ok()
+    });
+    AwaitedFacts {
+        subgroup: awaited.leaf.clone(),
+        n_pods: u32::try_from(awaited.n_pods).unwrap_or(0),
+        needed: awaited.needed,
+        shape,
+    }
 }
 
 /// Whether the constraint of a PodGroup was written for its workload, not by a person.
@@ -163,6 +181,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         staleness_grace_millis,
         constraint_keys: ConstraintKeys::FIELDS,
         subgroups,
+        awaited: Vec::new(),
         problems: Vec::new(),
         warnings,
     })

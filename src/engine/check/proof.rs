@@ -90,6 +90,8 @@ fn holds<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a GangFacts, reas
     let ours = Ours { scene, gang, tree: &tree, members: &members, waiting: &waiting };
     match proof {
         Proof::Exhausted { .. } => true,
+        // What pods to come ask for is in no pod of the facts: such a count rests on the engine's word.
+        Proof::Counted(_) | Proof::TooFew { .. } if !gang.awaited.is_empty() => true,
         Proof::Stated => ours.stated(reason),
         Proof::Counted(_) | Proof::TooFew { .. } => {
             known.fill(scene);
@@ -139,7 +141,8 @@ impl<'s, 'a> Ours<'s, 'a> {
                     let used = self.scene.used_by(&block.queue)[usize::from(quota)][slot];
                     let limit = if quota { rows[slot].1.quota_millis } else { rows[slot].1.limit_millis };
                     let within = within && !(quota && self.gang.preemptible);
-                    within && limit == Some(block.limit_millis) && used == block.used_millis && asked(slot) && block.asked_millis > 0
+                    let asked = asked(slot) || !self.gang.awaited.is_empty();
+                    within && limit == Some(block.limit_millis) && used == block.used_millis && asked && block.asked_millis > 0
                         && used.saturating_add(block.asked_millis) > block.limit_millis
                 })
             }),

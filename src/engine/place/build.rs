@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::facts::{ConstraintKeys, Problem, ProblemCode};
+use crate::facts::{AwaitedFacts, ConstraintKeys, Problem, ProblemCode};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
 use crate::place::task::{Bound, Item};
 use crate::policy::Policy;
 use crate::world::World;
 use crate::world::model::{Gang, Pod};
+
+/// Pods to come of one leaf that are kept room for: a slip of the finger must not take all memory.
+const MOST_TO_COME: usize = 1 << 12;
 
 /// A leaf's members.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +38,18 @@ pub(crate) struct Prepared<'a> {
     pub aside: BTreeSet<Problem>,
     /// What keeps members with claims from every node for now.
     pub blocked: BTreeSet<Problem>,
+    /// Pods to come that count: of the needed ones alone, or all.
+    pub awaited: Vec<Awaited>,
+}
+
+/// Pods of a leaf that are created later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    leaf: usize,
+    /// Pods of the leaf once all are there.
+    n_pods: usize,
+    needed: bool,
+    shape: ShapeIdx,
 }
 
 impl<'a> Prepared<'a> {
@@ -91,7 +106,49 @@ impl<'a> Prepared<'a> {
                 blocked.extend(problems.iter().cloned());
             }
         }
-        Ok(Self { gang, bounds, leaves, aside, blocked })
+        let awaited = awaited(world, gang, &leaves);
+        Ok(Self { gang, bounds, leaves, aside, blocked, awaited })
+    }
+
+    /// The same without the pods to come that the gang can begin without; `None` when there are none.
+    pub(crate) fn only_needed(&self) -> Option<Self> {
+        let is_needed = |awaited: &Awaited| awaited.needed;
+        if self.awaited.iter().all(is_needed) {
+            return None;
+        }
+        let awaited = self.awaited.iter().copied().filter(is_needed).collect();
+        Some(Self { awaited, ..self.clone() })
+    }
+
+    /// The pods to come of a leaf of which this decision places `take`. A leaf that has not begun keeps no room but for
+    /// the needed ones: it can go anywhere later.
+    fn to_come(&self, leaf: usize, take: usize) -> Option<(ShapeIdx, Vec<PodIdx>)> {
+        let (at, awaited) = self.awaited.iter().enumerate().find(|(_, awaited)| awaited.leaf == leaf)?;
+        let there = self.leaves[leaf].n_placed + take;
+        let missing = awaited.n_pods.saturating_sub(there).min(MOST_TO_COME);
+        if missing == 0 || !(awaited.needed || 0 < there) {
+            return None;
+        }
+        Some((awaited.shape, (0..missing).map(|number| PodIdx::to_come(at * MOST_TO_COME + number)).collect()))
+    }
+
+    fn add_to_come(&self, leaf: usize, take: usize, pods: &mut Vec<(ShapeIdx, Vec<PodIdx>)>) {
+        let Some((shape, more)) = self.to_come(leaf, take) else { return };
+        match pods.iter_mut().find(|(other, _)| *other == shape) {
+            Some((_, pods)) => pods.extend(more),
+            None => pods.push((shape, more)),
+        }
+    }
+
+    /// Nothing but the pods to come at or below a subgroup in which this decision places none.
+    fn only_to_come(&self, sub: usize) -> Option<Item> {
+        if self.awaited.is_empty() {
+            return None;
+        }
+        let children: Vec<Item> = self.gang.subs[sub].children.iter().filter_map(|child| self.only_to_come(*child)).collect();
+        let pods: Vec<_> = self.to_come(sub, 0).into_iter().collect();
+        let choose = children.len();
+        (choose > 0 || !pods.is_empty()).then(|| Item { pods, children, choose, ..self.item(sub) })
     }
 
     /// True when the subgroup's minimum has places.
@@ -150,6 +207,7 @@ impl<'a> Prepared<'a> {
             let leaf = &self.leaves[sub];
             let take = (entry.min as usize).saturating_sub(leaf.n_placed).min(leaf.waiting.len());
             item.pods = by_shape(world, &leaf.waiting[..take]);
+            self.add_to_come(sub, take, &mut item.pods);
             return item;
         }
         let done = entry.children.iter().filter(|child| self.satisfied(**child)).count();
@@ -161,6 +219,12 @@ impl<'a> Prepared<'a> {
             .map(|child| self.minimum(world, *child))
             .collect();
         item.choose = item.choose.min(item.children.len());
+        // Where there is a choice among the children, nobody knows yet whose pods are to come.
+        if item.choose == item.children.len() {
+            let done = entry.children.iter().filter(|child| self.satisfied(**child));
+            item.children.extend(done.filter_map(|child| self.only_to_come(*child)));
+            item.choose = item.children.len();
+        }
         item
     }
 
@@ -191,16 +255,33 @@ impl<'a> Prepared<'a> {
             Some(count) => {
                 let mut item = self.item(sub);
                 item.pods = by_shape(world, &self.leaves[sub].waiting[..count]);
+                self.add_to_come(sub, count, &mut item.pods);
                 item
             }
         };
         let mut at = sub;
         while at != 0 {
-            at = self.gang.subs[at].parent;
-            item = Item { children: vec![item], choose: 1, ..self.item(at) };
+            let parent = self.gang.subs[at].parent;
+            let others = self.gang.subs[parent].children.iter().filter(|child| **child != at);
+            let mut children = vec![item];
+            children.extend(others.filter_map(|child| self.only_to_come(*child)));
+            item = Item { choose: children.len(), children, ..self.item(parent) };
+            at = parent;
         }
         item
     }
+}
+
+/// The pods to come by leaf, with the shape of those that are there where none of their own is said.
+fn awaited(world: &World, gang: &Gang, leaves: &[Leaf]) -> Vec<Awaited> {
+    let shape_of = |leaf: &Leaf| Some(world.pods[leaf.waiting.first()?.at()].as_ref()?.shape);
+    let common = leaves.iter().find_map(shape_of);
+    let one = |(facts, shape): (&AwaitedFacts, &Option<ShapeIdx>)| {
+        let leaf = gang.leaf(Some(&facts.subgroup))?;
+        let shape = shape.or_else(|| shape_of(&leaves[leaf])).or(common)?;
+        Some(Awaited { leaf, n_pods: facts.n_pods as usize, needed: facts.needed, shape })
+    };
+    gang.facts.awaited.iter().zip(&gang.awaited).filter_map(one).collect()
 }
 
 /// The mistake of a pod that names no leaf of its gang.

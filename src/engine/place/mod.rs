@@ -47,13 +47,6 @@ pub(crate) struct Plan {
     pub settled: bool,
 }
 
-impl Plan {
-    /// Its pods.
-    pub(crate) fn pods(&self) -> impl Iterator<Item = &PodIdx> {
-        self.places.iter().map(|(pod, _)| pod)
-    }
-}
-
 /// Why there is no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {

@@ -90,6 +90,18 @@ impl Item {
         self.demand().iter().map(|(_, n)| n).sum()
     }
 
+    /// Shapes and pods at or below, those to come included.
+    pub(crate) fn groups(&self) -> Vec<(ShapeIdx, &[PodIdx])> {
+        let mut groups: Vec<_> = self.pods.iter().map(|(shape, pods)| (*shape, pods.as_slice())).collect();
+        groups.extend(self.children.iter().take(self.choose).flat_map(Self::groups));
+        groups
+    }
+
+    /// Pods at or below that exist.
+    pub(crate) fn existing_pods(&self) -> Vec<PodIdx> {
+        self.all_pods().into_iter().filter(|pod| pod.exists()).collect()
+    }
+
     /// All pods at or below, in order.
     pub(crate) fn all_pods(&self) -> Vec<PodIdx> {
         let mut pods: Vec<PodIdx> = self.pods.iter().flat_map(|(_, pods)| pods).copied().collect();

@@ -37,17 +37,11 @@ impl Pass<'_> {
         if n == 0 || !has_live || !gang.subs[sub].children.is_empty() {
             return None;
         }
-        let result = if n_placed == 0 {
-            // Nothing of it is left: it starts again, whole.
-            if !prepared.ready(sub) {
-                return None;
-            }
-            let item = prepared.unit(self.world, sub, None);
-            self.solve(idx, &item)
-        } else {
-            self.most(idx, |world, prepared, count| prepared.unit(world, sub, Some(count)), n)
-        };
-        match result {
+        // Nothing of it is left: it starts again, whole.
+        if n_placed == 0 && !prepared.ready(sub) {
+            return None;
+        }
+        match self.place_unit(idx, sub, (0 < n_placed).then_some(n)) {
             Ok((plan, quality)) => {
                 let quality = self.merged_quality(idx, Some(quality));
                 self.commit(idx, &plan, quality);

@@ -1,5 +1,6 @@
 //! Tests of the engine, in a small fixture language.
 
+mod awaited;
 mod check;
 mod coupled;
 mod fixture;

@@ -1,9 +1,11 @@
 //! Applying events: one small function per kind, each keeping every index true.
 
 use crate::facts::{
-    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, TopologyFacts,
+    Amounts, BindResult, Event, GangFacts, Millis, NodeFacts, ObjectKey, PodFacts, PodPhase, ShapeFacts, TopologyFacts,
 };
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::fit::volumes::VolumeNeeds;
+use crate::rooms::Terms;
 use crate::{fit, gang};
 use crate::world::life::Life;
 use crate::world::usage::Usage;
@@ -431,9 +433,21 @@ impl World {
                 return;
             }
         let (subs, problems) = gang::build_tree(&facts);
+        let awaited = facts.awaited.iter().map(|awaited| Some(self.shape_to_come(awaited.shape.as_ref()?))).collect();
         let (life, usage) = (Life::default(), Usage::default());
-        let mut gang =
-            Gang { facts, subs, problems, quality: None, reasons: Vec::new(), backoff: None, unprepared: false, life, usage, parked: None };
+        let mut gang = Gang {
+            facts,
+            subs,
+            awaited,
+            problems,
+            quality: None,
+            reasons: Vec::new(),
+            backoff: None,
+            unprepared: false,
+            life,
+            usage,
+            parked: None,
+        };
         let idx = match old {
             Some(idx) => {
                 if let Some(old) = self.gangs[idx.at()].take() {
@@ -461,6 +475,18 @@ impl World {
         self.recharge_gang(&key);
         self.note_waiting(&key);
         self.touch_gang(&key);
+    }
+
+    /// The shape of pods to come. Rules about other pods are left to the pods themselves.
+    fn shape_to_come(&mut self, written: &ShapeFacts) -> ShapeIdx {
+        let facts = ShapeFacts {
+            pod_affinity: Vec::new(),
+            pod_anti_affinity: Vec::new(),
+            preferred_pod_affinity: Vec::new(),
+            spread: Vec::new(),
+            ..written.clone()
+        };
+        self.intern_shape(&facts, Terms::default(), &VolumeNeeds::default())
     }
 
     fn delete_gang(&mut self, uid: &str) {

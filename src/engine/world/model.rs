@@ -143,6 +143,8 @@ pub struct Gang {
     pub facts: GangFacts,
     /// The tree, the root first.
     pub subs: Vec<Sub>,
+    /// Shapes of the pods to come, in the order of the facts.
+    pub(crate) awaited: Vec<Option<ShapeIdx>>,
     /// Mistakes in its structure.
     pub problems: Vec<crate::facts::Problem>,
     /// Quality of the latest decision.

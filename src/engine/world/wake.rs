@@ -219,6 +219,7 @@ impl World {
             .gang_pods(&gang.facts.key)
             .filter(|(_, pod)| pod.waits())
             .map(|(_, pod)| pod.shape)
+            .chain(gang.awaited.iter().flatten().copied())
             .collect();
         let coupled = shapes.iter().any(|shape| self.depends_on_others(*shape));
         let parked = (!coupled).then(|| Parked {

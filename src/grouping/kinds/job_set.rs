@@ -6,10 +6,12 @@
 //! keys constrain its leaves, and a segment size cuts them by the completion index.
 //!
 //! With exclusive placement (`alpha.jobset.sigs.k8s.io/exclusive-topology`) the followers of a Job are created only when its
-//! leader, the pod of index 0, has a node: until then the leaf asks for the leader alone, in a domain of its own.
+//! leader, the pod of index 0, has a node: until then the leaf asks for the leader alone, in a domain where the others will fit.
 //!
 //! Names and labels are the controller's (kubernetes-sigs/jobset, `api/jobset/v1alpha2`, `pkg/controllers`): Jobs
 //! `<set>-<replicated job>-<i>`, pods `<job>-<completion index>-<suffix>`.
+
+use std::collections::BTreeMap;
 
 use berth_api::keys;
 use berth_api::pod_group::TopologyConstraint;
@@ -20,7 +22,7 @@ use crate::grouping::defaults::{Defaults, min_member};
 use crate::grouping::expand::{ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, integer};
 use crate::grouping::segments::{MOST_SEGMENTS, Place, Places, Segments, leaf, parent};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
+use crate::grouping::{Awaited, Group, GroupProblem, Input, ProblemCode};
 
 const EXCLUSIVE: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
 const SELECTOR_STRATEGY: &str = "alpha.jobset.sigs.k8s.io/node-selector";
@@ -37,6 +39,7 @@ struct Replicated<'a> {
     constraint: Option<TopologyConstraint>,
     index_label: Option<&'a str>,
     has_leader: bool,
+    template: Option<&'a Value>,
 }
 
 /// The group of a JobSet's pod.
@@ -90,7 +93,22 @@ fn add_job(group: &mut Group, job: &Replicated<'_>, waiting: Option<&(String, i3
                 segments.add(group, Some(&name), &name, job.n_pods, least);
             }
         }
+        if least < job.least {
+            await_followers(group, job, &name);
+        }
     }
+}
+
+/// The followers that are created when the leader has a node need room where it goes.
+fn await_followers(group: &mut Group, job: &Replicated<'_>, name: &str) {
+    let mut pods: BTreeMap<String, i32> = BTreeMap::new();
+    for index in 0..job.least {
+        let leaf = job.segments.as_ref().map_or_else(|| name.to_owned(), |segments| segments.leaf(name, index));
+        *pods.entry(leaf).or_default() += 1;
+    }
+    group.awaited.retain(|awaited| !pods.contains_key(&awaited.leaf));
+    let awaited = |(leaf, n_pods)| Awaited { leaf, n_pods, needed: true, template: job.template.cloned() };
+    group.awaited.extend(pods.into_iter().map(awaited));
 }
 
 fn leaf_name(job: &Replicated<'_>, job_index: i32) -> String {
@@ -155,6 +173,7 @@ fn replicated_job<'a>(set: Object<'a>, base: &str) -> Result<Replicated<'a>, Gro
         segments: places.read(n_pods)?,
         constraint,
         index_label: places.index_label(),
+        template: value.pointer(&format!("{base}/template/spec/template")),
         // With node selectors there is no leader: all pods are made at once.
         has_leader: exclusive.is_some() && set.annotations().get(SELECTOR_STRATEGY).or_else(|| of_job.get(SELECTOR_STRATEGY)).is_none(),
         name,

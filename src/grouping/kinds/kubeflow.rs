@@ -15,9 +15,10 @@ use crate::grouping::defaults::Defaults;
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, between, integer};
 use crate::grouping::segments::{Place, Places, Segments, leaf, parent};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
+use crate::grouping::{Awaited, Group, GroupProblem, Input, ProblemCode};
 
-const OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
+/// The label with the operator's name.
+pub(super) const OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
 const ELASTIC_MINIMUM: &str = "/spec/elasticPolicy/minReplicas";
 const POLICY_MINIMUM: &str = "/spec/runPolicy/schedulingPolicy/minAvailable";
 
@@ -32,7 +33,7 @@ pub(super) struct Framework {
     pub(super) field: &'static str,
     /// Replica types, in the order in which they get ranks and their part of the minimum.
     pub(super) types: &'static [&'static str],
-    /// The types whose pods carry `job-role: master`.
+    /// The types whose pods carry `job-role: master`; in a job without any of them the first worker does.
     pub(super) masters: &'static [&'static str],
     /// Value of the operator's name label.
     pub(super) operator: &'static str,
@@ -47,6 +48,8 @@ pub(super) struct Role<'a> {
     replica_type: &'static str,
     n_pods: i32,
     template: Notes<'a>,
+    /// The template itself.
+    whole_template: &'a Value,
     segments: Option<Segments>,
     /// The rule that the template states for its own pods.
     constraint: Option<TopologyConstraint>,
@@ -81,6 +84,7 @@ pub(super) fn group(input: &Input<'_>, framework: &Framework, late: Option<&str>
     if !is_flat {
         add_leaves(&mut group, &shape, late);
     }
+    await_late(&mut group, &shape, late, is_flat);
     match member(input, framework, &shape) {
         Ok((subgroup, index)) => {
             group.subgroup = Some(subgroup).filter(|_| !is_flat);
@@ -106,6 +110,7 @@ fn shape<'a>(job: Object<'a>, framework: &Framework) -> Result<Shape<'a>, GroupP
             replica_type,
             n_pods,
             template,
+            whole_template: spec.get("template").unwrap_or(&Value::Null),
             segments: places.read(n_pods)?,
             constraint: None,
             index_label: places.index_label(),
@@ -178,6 +183,14 @@ fn add_leaves(group: &mut Group, shape: &Shape<'_>, late: Option<&str>) {
     }
 }
 
+/// The pods of the late type need room where the others go.
+fn await_late(group: &mut Group, shape: &Shape<'_>, late: Option<&str>, is_flat: bool) {
+    for role in shape.roles.iter().filter(|role| Some(role.replica_type) == late && 0 < role.n_pods) {
+        let (leaf, n_pods) = if is_flat { (String::new(), shape.minimum) } else { (role.name.clone(), role.n_pods) };
+        group.awaited.push(Awaited { leaf, n_pods, needed: true, template: Some(role.whole_template.clone()) });
+    }
+}
+
 /// The replica type that a pod is of: by its type label, or else its role.
 pub(super) fn type_of<'a>(input: &Input<'a>) -> Option<&'a str> {
     input.pod_label(keys::TRAINING_REPLICA_TYPE).or_else(|| input.pod_label(keys::TRAINING_JOB_ROLE))
@@ -218,6 +231,7 @@ pub(super) fn expand(job: &Workload<'_>, plan: &mut Plan, framework: &Framework,
         let types = framework.types.join(" nor ");
         return Err(job.problem(&format!("/spec/{}", framework.field), format!("neither {types} is there")));
     }
+    let has_master = framework.masters.iter().any(|word| replica_spec(&job.object, framework, word).is_some());
     for replica_type in framework.types.iter().filter(|word| late != Some(**word)) {
         let Some((name, _)) = replica_spec(&job.object, framework, replica_type) else {
             continue;
@@ -231,7 +245,8 @@ pub(super) fn expand(job: &Workload<'_>, plan: &mut Plan, framework: &Framework,
                 keys::TRAINING_REPLICA_TYPE: word, keys::TRAINING_REPLICA_INDEX: index.to_string(),
                 keys::TRAINING_JOB_NAME: job.name(), OPERATOR_NAME: framework.operator,
             });
-            if framework.masters.contains(replica_type) {
+            let leads = if has_master { framework.masters.contains(replica_type) } else { *replica_type == WORKER && index == 0 };
+            if leads {
                 labels[keys::TRAINING_JOB_ROLE] = json!("master");
             }
             let pod = job.pod(&format!("{base}/template"), &pod_name, &job.object)?.labels(&labels).finish();

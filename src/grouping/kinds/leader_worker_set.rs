@@ -3,6 +3,11 @@
 //!
 //! Segments are `segment-<k>`. The leader is in the first one (`LeaderWorker`), which then holds the leaves `leader` and
 //! `workers`, or outside of all (`LeaderExcluded`). When the workers divide evenly, the leader is extra in its segment.
+//!
+//! With `LeaderReady`, and with exclusive placement (`leaderworkerset.sigs.k8s.io/exclusive-topology`), the workers are
+//! created when the leader is there (kubernetes-sigs/lws, `pkg/controllers`): it begins alone, where they will fit.
+
+use std::collections::BTreeMap;
 
 use berth_api::keys;
 use serde_json::{Value, json};
@@ -11,9 +16,12 @@ use crate::grouping::defaults::{Defaults, group_name};
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Notes, Object, between, integer};
 use crate::grouping::segments::{Place, Places, allowed, count, is_allowed, leaf, parent};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
+use crate::grouping::{Awaited, Group, GroupProblem, Input, ProblemCode};
 
 const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
+
+/// The annotation of a set whose groups have a domain each.
+const EXCLUSIVE: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
 
 const SIZE_FIELD: &str = "/spec/leaderWorkerTemplate/size";
 const WORKER_TEMPLATE: &str = "/spec/leaderWorkerTemplate/workerTemplate";
@@ -61,6 +69,10 @@ pub fn group(input: &Input<'_>) -> Group {
     };
     let minimum = if waits_for_leader(input) { 1 } else { shape.size };
     add_subgroups(&mut group, top, &shape, minimum);
+    constrain_exclusive(&mut group, top);
+    if minimum < shape.size {
+        await_workers(&mut group, top, &shape);
+    }
     match member(input, &shape) {
         Ok((subgroup, index)) => (group.subgroup, group.index) = (Some(subgroup), Some(index)),
         Err(problem) => group.pod_problem = Some(problem),
@@ -68,12 +80,35 @@ pub fn group(input: &Input<'_>) -> Group {
     group
 }
 
-/// Whether this is a leader without a node, of a set that creates the workers only after it.
+/// Whether this is a leader without a node, of a set that creates the workers only after it: because it is to be ready
+/// first, or because its node says where the others go.
 fn waits_for_leader(input: &Input<'_>) -> bool {
-    let is_ordered = input.top().value().pointer(STARTUP).and_then(Value::as_str) == Some("LeaderReady");
+    let is_ordered = input.top().value().pointer(STARTUP).and_then(Value::as_str) == Some("LeaderReady")
+        || input.top().annotations().get(EXCLUSIVE).is_some();
     let has_node =
         input.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty());
     is_ordered && !has_node && input.pod_label(keys::LWS_WORKER_INDEX) == Some("0")
+}
+
+/// Exclusive placement is one domain for one group: the same as a required level, where no other is named.
+fn constrain_exclusive(group: &mut Group, set: Object<'_>) {
+    let Some((level, topology)) = set.annotations().get(EXCLUSIVE).zip(set.annotations().get(keys::TOPOLOGY)) else {
+        return;
+    };
+    let rule = group.spec.topology_constraint.get_or_insert_default();
+    rule.topology.get_or_insert_with(|| topology.to_owned());
+    rule.required_topology_level.get_or_insert_with(|| level.to_owned());
+}
+
+/// The workers that are created when the leader has a node need room where it goes.
+fn await_workers(group: &mut Group, set: Object<'_>, shape: &Shape) {
+    let template = set.value().pointer(WORKER_TEMPLATE).cloned();
+    let mut workers: BTreeMap<String, i32> = BTreeMap::new();
+    for index in 1..shape.size {
+        *workers.entry(leaf_of(shape, index)).or_default() += 1;
+    }
+    let awaited = |(leaf, n_pods)| Awaited { leaf, n_pods, needed: true, template: template.clone() };
+    group.awaited = workers.into_iter().map(awaited).collect();
 }
 
 fn has_leader_template(set: &Value) -> bool {
@@ -223,15 +258,19 @@ fn member(input: &Input<'_>, shape: &Shape) -> Result<(String, u32), GroupProble
         let allowed = format!("{}, by the size of the set", between(0, shape.size - 1));
         return Err(input.bad_label(keys::LWS_WORKER_INDEX, input.pod_label(keys::LWS_WORKER_INDEX), &allowed));
     };
-    let leaf = match &shape.segments {
+    Ok((leaf_of(shape, index), rank))
+}
+
+/// The leaf of the pod at a rank.
+fn leaf_of(shape: &Shape, index: i32) -> String {
+    match &shape.segments {
         _ if index == 0 => LEADER.to_owned(),
         None => WORKERS.to_owned(),
         Some(segments) => match segments.of_worker(shape.size, index) {
             0 if !segments.excludes_leader => WORKERS.to_owned(),
             segment_idx => format!("segment-{segment_idx}"),
         },
-    };
-    Ok((leaf, rank))
+    }
 }
 
 /// The pods of a LeaderWorkerSet, with the StatefulSets between: one for the leaders, one for the workers of each leader.

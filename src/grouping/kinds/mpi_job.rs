@@ -3,7 +3,7 @@
 //! With `launcherCreationPolicy: WaitForWorkersReady` the operator creates the launcher only when all workers are ready, so
 //! the workers' gang does not count it until it is there; its own pod describes the whole gang, which then counts
 //! ([`Group::outranks`]). A `v2beta1` launcher is the pod of a Job and has no index; when it runs as a worker too, the
-//! workers' index starts at 1 (kubeflow/mpi-operator, `pkg/controller`).
+//! workers' index starts at 1 (kubeflow/mpi-operator, `pkg/controller`). A `v1` launcher has no index either; it is `<job>-launcher`.
 
 use berth_api::keys;
 use serde_json::{Value, json};
@@ -13,13 +13,15 @@ use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::{Group, Input, ObjectId};
 
 const LAUNCHER: &str = "Launcher";
+/// Value of the operator's name label for `v2beta1`, which an operator of its own reads.
+const SECOND_OPERATOR: &str = "mpi-operator";
 
 const FRAMEWORK: Framework = Framework {
     kind: "MPIJob",
     field: "mpiReplicaSpecs",
     types: &[LAUNCHER, kubeflow::WORKER],
-    masters: &[],
-    operator: "mpi-operator",
+    masters: &[LAUNCHER],
+    operator: "mpijob-controller",
     has_leaves: false,
 };
 
@@ -54,13 +56,21 @@ fn waits(job: &Value) -> Option<&'static str> {
 /// The pods of an MPIJob; a launcher that waits is not among them yet.
 pub fn expand(job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
     if ObjectId::of(&job.object).version() != "v2beta1" {
-        return kubeflow::expand(job, plan, &FRAMEWORK, waits(&job.object));
+        kubeflow::expand(job, plan, &FRAMEWORK, waits(&job.object))?;
+        name_launcher(job, plan);
+        return Ok(());
     }
     kubeflow::expand(job, plan, &FRAMEWORK, Some(LAUNCHER))?;
     let offset = i32::from(job.is_true("/spec/runLauncherAsWorker"));
     for (index, draft) in (offset..).zip(&mut plan.pods) {
-        draft.pod["metadata"]["labels"][keys::TRAINING_REPLICA_INDEX] = json!(index.to_string());
-        draft.pod["metadata"]["labels"][keys::TRAINING_JOB_ROLE] = json!("worker");
+        let labels = &mut draft.pod["metadata"]["labels"];
+        labels[keys::TRAINING_REPLICA_INDEX] = json!(index.to_string());
+        labels[keys::TRAINING_JOB_ROLE] = json!("worker");
+        labels[kubeflow::OPERATOR_NAME] = json!(SECOND_OPERATOR);
+        // This operator says roles, no types.
+        if let Some(labels) = labels.as_object_mut() {
+            labels.remove(keys::TRAINING_REPLICA_TYPE);
+        }
     }
     let Some((name, _)) = kubeflow::replica_spec(&job.object, &FRAMEWORK, LAUNCHER) else {
         return Ok(());
@@ -71,11 +81,24 @@ pub fn expand(job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
     let launcher = job.child("batch/v1", "Job", &format!("{}-launcher", job.name()));
     let labels = json!({
         keys::TRAINING_JOB_NAME: job.name(), keys::TRAINING_JOB_ROLE: "launcher",
-        "training.kubeflow.org/operator-name": FRAMEWORK.operator, keys::JOB_NAME: format!("{}-launcher", job.name()),
+        kubeflow::OPERATOR_NAME: SECOND_OPERATOR, keys::JOB_NAME: format!("{}-launcher", job.name()),
     });
     let template = format!("/spec/{}/{name}/template", FRAMEWORK.field);
     let pod = job.pod(&template, &format!("{}-launcher-0", job.name()), &launcher)?.labels(&labels).finish();
     plan.objects.push(launcher);
     plan.pods.push(Draft { pod, identity: Identity::Label(keys::TRAINING_JOB_ROLE, "launcher".to_owned()) });
     Ok(())
+}
+
+/// Of the launcher there is one, so it has neither a number in its name nor an index.
+fn name_launcher(job: &Workload<'_>, plan: &mut Plan) {
+    let numbered = format!("{}-launcher-0", job.name());
+    for draft in plan.pods.iter_mut().filter(|draft| draft.pod["metadata"]["name"] == numbered.as_str()) {
+        let name = format!("{}-launcher", job.name());
+        draft.pod["metadata"]["uid"] = json!(crate::grouping::expand::uid("Pod", draft.pod["metadata"]["namespace"].as_str().unwrap_or_default(), &name));
+        draft.pod["metadata"]["name"] = json!(name);
+        if let Some(labels) = draft.pod["metadata"]["labels"].as_object_mut() {
+            labels.remove(keys::TRAINING_REPLICA_INDEX);
+        }
+    }
 }

@@ -6,8 +6,8 @@
 //! a status; the pod that submits a RayJob is a gang of its own, because it runs only when the cluster does.
 //!
 //! Names and labels of pods are KubeRay's (ray-project/kuberay, `ray-operator/controllers/ray/common`): `<cluster>-head`,
-//! `<cluster>-<group>-worker-<suffix>`, `ray.io/group`, and since 1.5 `ray.io/worker-group-replica-index` and, for groups of
-//! several hosts, `ray.io/replica-host-index`.
+//! `<cluster>-<group>-worker-<suffix>`, `ray.io/group`, and with the feature gate `RayMultiHostIndexing` of 1.5
+//! `ray.io/worker-group-replica-index` and, for groups of several hosts, `ray.io/replica-host-index`. `simulate` has it on.
 
 use berth_api::keys;
 use berth_api::pod_group::TopologyConstraint;
@@ -20,6 +20,7 @@ use crate::grouping::object::{Notes, Object, integer};
 use crate::grouping::segments::{Place, Places, Segments, leaf, parent};
 use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
 
+const SUBMITTER: &str = "/spec/submitterPodTemplate";
 const HEAD: &str = "headgroup";
 const CLUSTER: &str = "ray.io/cluster";
 const NODE_TYPE: &str = "ray.io/node-type";
@@ -109,7 +110,7 @@ fn join(group: &mut Group, input: &Input<'_>, roles: &[Role<'_>]) -> Result<(), 
     let key = role.index_label.unwrap_or(REPLICA_INDEX);
     let number = index.and_then(|index| i32::try_from(index).ok()).filter(|number| *number < role.n_pods);
     let Some(number) = number else {
-        let allowed = format!("an index below {}, the pods of the group: KubeRay writes it from 1.5 on", role.n_pods);
+        let allowed = format!("an index below {}, the pods of the group: KubeRay 1.5 writes it with its feature gate RayMultiHostIndexing", role.n_pods);
         return Err(input.bad_label(key, input.pod_label(key), &allowed));
     };
     group.subgroup = Some(segments.leaf(&role.name, number));
@@ -181,7 +182,7 @@ pub fn expand(cluster: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProbl
     expand_spec(cluster, plan, "/spec", cluster.name(), &cluster.object)
 }
 
-/// The pods of a RayJob: those of its cluster. Its submitter comes when they run.
+/// The pods of a RayJob: those of its cluster, and the one that submits it.
 pub fn expand_job(ray_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
     if ray_job.is_true("/spec/suspend") {
         return Err(ray_job.problem("/spec/suspend", "the RayJob is suspended, so its operator creates no cluster"));
@@ -189,7 +190,23 @@ pub fn expand_job(ray_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandP
     if ray_job.object.pointer("/spec/clusterSelector").and_then(Value::as_object).is_some_and(|map| !map.is_empty()) {
         return Ok(());
     }
-    expand_below(ray_job, plan, "/spec/rayClusterSpec")
+    expand_below(ray_job, plan, "/spec/rayClusterSpec")?;
+    expand_submitter(ray_job, plan)
+}
+
+/// The pod that submits a RayJob, where its template is written: KubeRay's own one has no scheduler of ours.
+fn expand_submitter(ray_job: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> {
+    let mode = ray_job.object.pointer("/spec/submissionMode").and_then(Value::as_str).unwrap_or("K8sJobMode");
+    if mode != "K8sJobMode" || ray_job.object.pointer(SUBMITTER).is_none() {
+        return Ok(());
+    }
+    let mut submitter = ray_job.child("batch/v1", "Job", ray_job.name());
+    submitter["spec"] = json!({"parallelism": 1, "completions": 1, "template": ray_job.object.pointer(SUBMITTER)});
+    let labels = json!({"job-name": ray_job.name(), keys::JOB_NAME: ray_job.name()});
+    let pod = ray_job.pod(SUBMITTER, &format!("{}-0", ray_job.name()), &submitter)?.labels(&labels).finish();
+    plan.objects.push(submitter);
+    plan.pods.push(Draft { pod, identity: Identity::Label(keys::JOB_NAME, ray_job.name().to_owned()) });
+    Ok(())
 }
 
 /// The pods of a RayService: those of its one cluster.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::grouping::{Group, Input, ObjectId, rules};
+use crate::grouping::{Group, Input, ObjectId};
 
 /// The group of a pod under a wrapper.
 pub fn group(input: &Input<'_>) -> Group {
@@ -18,13 +18,7 @@ pub fn group(input: &Input<'_>) -> Group {
     };
     let mut owners = rest.to_vec();
     owners.push(Arc::new(filled(top, wrapper)));
-    let id = ObjectId::of(top);
-    let below = Input { owners: &owners, ..*input };
-    let mut group = match (super::find(id.group(), &id.kind), rules::builtin(id.group(), &id.kind)) {
-        (Some(kind), _) => (kind.group_pod)(&below),
-        (None, Some(rule)) => rules::group(&below, rule),
-        (None, None) => super::generic::group(&below),
-    };
+    let mut group = Input { owners: &owners, ..*input }.group_by(top);
     group.workload = ObjectId::of(wrapper);
     group
 }

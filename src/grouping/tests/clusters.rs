@@ -65,6 +65,13 @@ fn ray_jobs_and_services_are_grouped_by_their_cluster() {
 {apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: r-x, uid: j}]}}";
     let group = group(submitter);
     assert_eq!((group.name.as_str(), sketch(&group).as_str()), ("pg-r-x-j", "min 1"));
+    let template = "submitterPodTemplate: {spec: SPEC}, rayClusterSpec: {headGroupSpec: {template: {spec: SPEC}}}";
+    let job = |spec: &str| format!("{{apiVersion: ray.io/v1, kind: RayJob, metadata: {{name: r, uid: u}}, spec: {{{spec}{template}}}}}");
+    let all = groups(&job(""));
+    let names: Vec<_> = all.iter().map(|(pod, group)| format!("{pod} {}", group.name.split('-').nth(1).unwrap())).collect();
+    assert_eq!(names, ["r-raycluster-head r", "r-0 r"]);
+    assert_ne!(all[0].1.name, all[1].1.name);
+    assert_eq!(groups(&job("submissionMode: HTTPMode, ")).len(), 1);
 }
 
 #[test]
@@ -165,6 +172,7 @@ fn exclusive_job_sets_start_with_their_leaders() {
     let follower = leader.replace(" 1 @", " 2 @");
     assert_eq!((sketch(&all[0].1).as_str(), sketch(&all[1].1)), (leader, follower));
     assert!(all[1].1.outranks(&all[0].1));
+    assert_eq!((to_come(&all[0].1), to_come(&all[1].1)), ("w-replica-0 2! | w-replica-1 2!".to_owned(), String::new()));
     let selectors = job_set(
         "alpha.jobset.sigs.k8s.io/exclusive-topology: rack, alpha.jobset.sigs.k8s.io/node-selector: 'true'",
         "",

@@ -68,10 +68,11 @@ fn stray(word: &str) -> String {
 fn launcher_waits_for_its_workers() {
     let mpi = |spec: &str| training("MPIJob", "mpiReplicaSpecs", spec, &[("Launcher", "1", ""), ("Worker", "2", "")]);
     check(&mpi(""), "min 3");
-    assert_eq!(members(&mpi("")), "t-launcher-0=-#0 t-worker-0=-#1 t-worker-1=-#2");
+    assert_eq!(members(&mpi("")), "t-launcher=-#0 t-worker-0=-#1 t-worker-1=-#2");
     let waiting = mpi("launcherCreationPolicy: WaitForWorkersReady,");
     check(&waiting, "min 2");
     assert_eq!(names(&waiting), "t-worker-0 t-worker-1");
+    assert_eq!(to_come(&group(&waiting)), " 3!");
     // Once the launcher is there, it counts.
     let launcher = "{apiVersion: v1, kind: Pod, metadata: {name: l, labels: {training.kubeflow.org/job-role: launcher},
       ownerReferences: [{apiVersion: batch/v1, kind: Job, name: t-launcher, uid: j, controller: true}]}}
@@ -110,6 +111,7 @@ fn segments_of_training_jobs() {
         "launcherCreationPolicy: WaitForWorkersReady,",
         &[("Launcher", "1", ""), ("Worker", "4", size)],
     );
+    assert_eq!(to_come(&group(&waiting)), "launcher 1!");
     check(&waiting, "min 4 | launcher 0 | worker*2 | worker/worker-0 2 @-:rack:- | worker/worker-1 2 @-:rack:-");
     let jax = training("JAXJob", "jaxReplicaSpecs", "", &[("Worker", "4", "kai.scheduler/segment-size: '2'")]);
     check(&jax, "min 4 | worker*2 | worker/worker-0 2 auto | worker/worker-1 2 auto");
@@ -119,6 +121,17 @@ fn segments_of_training_jobs() {
         &training("XGBoostJob", "xgbReplicaSpecs", "", &[("Master", "1", ""), ("Worker", "2", rule)]),
         "min 3 | master 1 | worker 2 @-:rack:-",
     );
+}
+
+#[test]
+fn elastic_segments_begin_where_all_of_them_fit() {
+    let size = "kai.scheduler/segment-size: '2', kai.scheduler/segment-topology-required-placement: rack";
+    let torch = |notes: &str| {
+        let policy = "runPolicy: {schedulingPolicy: {minAvailable: 3}},";
+        group(&training("PyTorchJob", "pytorchReplicaSpecs", policy, &[("Worker", "5", notes)]))
+    };
+    assert_eq!(to_come(&torch(size)), "worker-1 2 | worker-2 1");
+    assert_eq!(to_come(&torch("kai.scheduler/segment-size: '2'")), "", "they may go elsewhere");
 }
 
 #[test]

@@ -327,6 +327,20 @@ fn leader_ready_starts_with_the_leader() {
     assert_eq!((sketch(&groups[0].1).as_str(), sketch(&groups[1].1).as_str()), (leader, all));
     assert!(groups[1].1.outranks(&groups[0].1));
     assert!(!groups[0].1.outranks(&groups[1].1));
+    // The others need room where the leader goes; the template says which.
+    assert_eq!((to_come(&groups[0].1), to_come(&groups[1].1)), ("segment-1 2! | workers 2!".to_owned(), String::new()));
+    assert!(groups[0].1.awaited[0].template.as_ref().unwrap()["spec"]["containers"].is_array());
+}
+
+#[test]
+fn exclusive_leader_worker_sets_start_with_the_leader() {
+    let exclusive = "leaderworkerset.sigs.k8s.io/exclusive-topology: rack";
+    let all = groups(&lws(exclusive, "", "3", ""));
+    assert_eq!((sketch(&all[0].1).as_str(), to_come(&all[0].1)), ("min 1 | leader 1 | workers 0", "workers 2!".to_owned()));
+    assert_eq!(sketch(&all[1].1), "min 3 | leader 1 | workers 2");
+    // A named topology makes the domain a required level.
+    let named = groups(&lws(&format!("{exclusive}, kai.scheduler/topology: t"), "", "3", ""));
+    assert_eq!(sketch(&named[0].1), "min 1 @t:rack:- | leader 1 | workers 0");
 }
 
 #[test]

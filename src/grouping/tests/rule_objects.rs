@@ -94,3 +94,14 @@ fn bad_rules_name_the_field() {
     let typo = parse(&serde_json::json!({"spec": {"group": "x", "kind": "T", "minimums": 1}})).unwrap_err();
     assert!(typo.message.contains("unknown field `minimums`"), "{typo}");
 }
+
+#[test]
+fn rules_reach_a_kind_inside_a_wrapper() {
+    let wrapper = "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, name: w, uid: w, controller: true}";
+    let inside = with_pods("x.io/v2", "Thing", "need: 2", &["", ""]).replace("uid: u}, spec", &format!("uid: u, ownerReferences: [{wrapper}]}}, spec"));
+    let flow = "---\n{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {name: w, uid: w, labels: {kai.scheduler/queue: q}}, spec:
+      {entrypoint: none, templates: [{name: none, resource: {}}]}}\n";
+    let yaml = format!("{inside}{flow}{}", rule("minimum: {path: spec.need}"));
+    check(&yaml, "min 2");
+    assert_eq!((group(&yaml).workload.display().as_str(), group(&yaml).spec.queue.as_deref()), ("Workflow/w", Some("q")));
+}

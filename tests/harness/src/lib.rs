@@ -1,7 +1,8 @@
 //! Starts a real control plane for tests and the demo.
 //!
 //! [`ControlPlane::start`] runs etcd, kube-apiserver, kube-controller-manager
-//! and kwok on loopback; [`shared`] gives all tests of a binary the same one.
+//! and kwok on loopback; [`shared`] gives all tests of a binary the same one;
+//! [`ControlPlane::start_operator`] adds a real operator of workloads.
 //! kwok plays the kubelets of nodes with the annotation
 //! `kwok.x-k8s.io/node=fake` ([`ControlPlane::create_nodes`] sets it): bound
 //! pods run, and these annotations steer them:
@@ -21,6 +22,7 @@ mod components;
 mod error;
 mod metrics;
 mod nodes;
+mod operators;
 mod plane;
 mod process;
 mod programs;
@@ -30,5 +32,6 @@ pub use cluster::wait_for;
 pub use error::{Error, Result};
 pub use metrics::RequestCount;
 pub use nodes::NodeSpec;
+pub use operators::Operator;
 pub use plane::{ControlPlane, Options};
 pub use shared::shared;

@@ -75,6 +75,8 @@ impl NodeSpec {
             ("cpu".to_owned(), Quantity(self.cpu.clone())),
             ("memory".to_owned(), Quantity(self.memory.clone())),
             ("pods".to_owned(), Quantity(self.pods.to_string())),
+            // Every kubelet tells its disk, and some operators' pods ask for it.
+            ("ephemeral-storage".to_owned(), Quantity("1Ti".to_owned())),
         ]);
         if self.gpus > 0 {
             capacity.insert("nvidia.com/gpu".into(), Quantity(self.gpus.to_string()));

@@ -133,7 +133,8 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    async fn ready<F>(
+    /// Waits until a component says that it is ready; fails at once when any has ended.
+    pub(crate) async fn ready<F>(
         &mut self,
         component: &'static str,
         options: &Options,
@@ -224,13 +225,23 @@ impl ControlPlane {
         let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 
+    /// Starts one more component.
+    pub(crate) fn spawn(
+        &mut self,
+        name: &'static str,
+        program: &Path,
+        args: &[String],
+    ) -> Result<()> {
+        self.processes.spawn(name, program, args)
+    }
+
     /// A number no other call on this control plane got.
     pub(crate) fn next_number(&self) -> u32 {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)

@@ -44,6 +44,11 @@ impl Programs {
         Ok(programs)
     }
 
+    /// The directory with the CRDs of an operator.
+    pub(crate) fn crds(&self, operator: &str) -> PathBuf {
+        self.built.join(format!("{operator}-crds"))
+    }
+
     /// The path of one program.
     pub(crate) fn path(&self, program: &'static str) -> Result<PathBuf> {
         if let ("etcd" | "kube-apiserver", Some(given)) = (program, &self.given) {
