@@ -186,3 +186,59 @@ fn dynamo_over_grove() {
     assert_eq!((group.name.as_str(), group.spec.queue.as_deref()), ("pg-s-0-u", Some("q")));
     assert_eq!(group.workload.display(), "DynamoGraphDeployment/d");
 }
+
+const GRAPH: &str = "{apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment, metadata: {name: d, uid: d,
+  annotations: {nvidia.com/kai-scheduler-queue: serving NOTES}}, spec: {topologyConstraint: {packDomain: zone}, services: {
+  VllmWorker: {replicas: 2, multinode: {nodeCount: 3}, topologyConstraint: {packDomain: rack}, labels: {team: a},
+    resources: {requests: {cpu: '4'}, limits: {gpu: '8', custom: {rdma/ib: '1'}}},
+    extraPodSpec: {tolerations: [], mainContainer: {image: x, resources: {requests: {cpu: '1', memory: 1Gi}}}}},
+  Frontend: {replicas: 2, resources: {limits: {gpu: '1', gpuType: amd.com/gpu}}, extraPodSpec: {schedulerName: other}}}}}";
+
+#[test]
+fn the_pods_of_a_graph_over_grove() {
+    let graph = GRAPH.replace("NOTES", "");
+    let all = groups(&graph);
+    assert_eq!(
+        sketch(&all[0].1),
+        "min 4 @-:zone:- | d-0-frontend 1 | d-0-vllmworker-0*2 @-:rack:- | d-0-vllmworker-0/d-0-vllmworker-0-vllmworker-ldr 1 \
+         | d-0-vllmworker-0/d-0-vllmworker-0-vllmworker-wkr 2"
+    );
+    let names: Vec<_> = all.iter().map(|(pod, _)| pod.as_str()).collect();
+    assert_eq!(names[..3], ["d-0-frontend-0", "d-0-frontend-1", "d-0-vllmworker-0-vllmworker-ldr-0"]);
+    assert_eq!(names[5..], ["d-0-vllmworker-1-vllmworker-ldr-0", "d-0-vllmworker-1-vllmworker-wkr-0", "d-0-vllmworker-1-vllmworker-wkr-1"]);
+    assert_eq!((all[0].1.spec.queue.as_deref(), all[0].1.workload.display().as_str()), (Some("serving"), "DynamoGraphDeployment/d"));
+    let pods = expanded(&graph).pods;
+    let main = &pods[2]["spec"]["containers"][0];
+    assert_eq!(main["resources"]["requests"], serde_json::json!({"cpu": "4", "memory": "1Gi"}));
+    assert_eq!(main["resources"]["limits"], serde_json::json!({"nvidia.com/gpu": "8", "rdma/ib": "1"}));
+    assert_eq!((&pods[2]["spec"]["schedulerName"], &pods[2]["metadata"]["labels"]["team"]), (&"kai-scheduler".into(), &"a".into()));
+    assert_eq!(pods[0]["spec"]["containers"][0]["resources"]["limits"], serde_json::json!({"amd.com/gpu": "1"}));
+    assert_eq!(pods[0]["spec"]["schedulerName"], "other");
+    // A PodCliqueSet of the graph in the input gives the pods instead.
+    let owner = ", ownerReferences: [{apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment, name: d, uid: d, controller: true}]";
+    assert_eq!(groups(&format!("{graph}\n---\n{}", set(owner, "", ""))).len(), groups(&set("", "", "")).len());
+}
+
+#[test]
+fn the_pods_of_a_graph_without_grove() {
+    let graph = GRAPH.replace("NOTES", ", nvidia.com/enable-grove: 'false'");
+    let all = groups(&graph.replace("multinode: {nodeCount: 3}, ", ""));
+    assert_eq!(all.len(), 4);
+    assert!(all[0].0.starts_with("d-frontend-") && all[2].0.starts_with("d-vllmworker-"), "{} {}", all[0].0, all[2].0);
+    assert_eq!((sketch(&all[0].1).as_str(), all[0].1.spec.queue.as_deref()), ("min 1", Some("serving")));
+    assert_eq!(all[0].1.workload.display(), "DynamoGraphDeployment/d");
+    let component = "{apiVersion: nvidia.com/v1alpha1, kind: DynamoComponentDeployment, metadata: {name: d-frontend, uid: c, ownerReferences: [
+      {apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment, name: d, uid: d, controller: true}]}}";
+    assert_eq!(groups(&format!("{graph}\n---\n{component}")).len(), 0);
+    let refused = |yaml: &str| expand(&objects(yaml)).problems[0].to_string();
+    let several = "DynamoGraphDeployment/d: spec.services.VllmWorker.multinode: pods of several nodes are made over Grove only";
+    assert_eq!(refused(&graph), several);
+    assert_eq!(
+        refused(&GRAPH.replace("NOTES", "").replace("nodeCount: 3", "nodeCount: 0")),
+        "DynamoGraphDeployment/d: spec.services.VllmWorker.multinode.nodeCount: is 0; allowed is an integer from 1 on"
+    );
+    assert_eq!(
+        refused(&GRAPH.replace("NOTES", "").replace("services:", "components:")),
+        "DynamoGraphDeployment/d: spec.services: there are no services; components of v1beta1 are not read"
+    );
+}
