@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use berth_engine::facts::{
     ConstraintFacts, Event, GangFacts, LabelSelector, LevelFacts, NodeFacts, ObjectKey, PodFacts,
-    PodPhase, PodTerm, ShapeFacts, TopologyFacts,
+    PodPhase, PodTerm, QueueAmount, QueueFacts, ShapeFacts, TopologyFacts,
 };
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
@@ -71,10 +71,23 @@ fn pod(gang: &str, n: usize, gpus: i64) -> PodFacts {
 }
 
 fn submit(world: &mut World, name: &str, pods: usize, gpus: i64, required: Option<&str>, preferred: Option<&str>) {
+    submit_to(world, "default-queue", name, pods, gpus, required, preferred);
+}
+
+fn submit_to(
+    world: &mut World,
+    queue: &str,
+    name: &str,
+    pods: usize,
+    gpus: i64,
+    required: Option<&str>,
+    preferred: Option<&str>,
+) {
     let facts = GangFacts {
         uid: format!("gang-{name}"),
         key: ObjectKey::new("ns", name),
-        queue: "default-queue".into(),
+        queue: queue.to_owned(),
+        preemptible: true,
         min_member: Some(pods as u32),
         constraint: ConstraintFacts {
             topology: None,
@@ -86,6 +99,19 @@ fn submit(world: &mut World, name: &str, pods: usize, gpus: i64, required: Optio
     world.apply(Event::GangUpsert(facts), 0).unwrap();
     for n in 0..pods {
         world.apply(Event::PodUpsert(pod(name, n, gpus)), 0).unwrap();
+    }
+}
+
+fn queue(name: String, parent: Option<String>) -> QueueFacts {
+    QueueFacts {
+        uid: format!("queue-{name}"),
+        name,
+        parent,
+        priority: 100,
+        created: 0,
+        gpu: QueueAmount { quota_millis: Some(1_000_000), limit_millis: None, weight_millis: 1000 },
+        cpu: QueueAmount::UNLIMITED,
+        memory: QueueAmount::UNLIMITED,
     }
 }
 
@@ -233,6 +259,17 @@ fn main() {
         let mut world = cluster(&["rack"], &[50, 100]);
         for n in 0..1000 {
             submit(&mut world, &format!("g{n:04}"), 4, 8, Some("rack"), None);
+        }
+        world
+    });
+    measure("the same of 20 queues in 4 departments", 5000, || {
+        let mut world = cluster(&["rack"], &[50, 100]);
+        for n in 0..24 {
+            let (name, parent) = if n < 4 { (format!("d{n}"), None) } else { (format!("q{}", n - 4), Some(format!("d{}", n % 4))) };
+            world.apply(Event::QueueUpsert(queue(name, parent)), 0).unwrap();
+        }
+        for n in 0..1000 {
+            submit_to(&mut world, &format!("q{}", n % 20), &format!("g{n:04}"), 4, 8, Some("rack"), None);
         }
         world
     });

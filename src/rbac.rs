@@ -32,6 +32,8 @@ const MORE_OWNERS: &[(&str, &str)] = &[
     ("apps", "daemonsets"),
     ("grove.io", "podcliques"),
     ("grove.io", "podcliquescalinggroups"),
+    // No owner: found by the label of a pod of Grove.
+    ("scheduler.grove.io", "podgangs"),
     ("serving.knative.dev", "configurations"),
     ("serving.knative.dev", "revisions"),
 ];

@@ -298,6 +298,12 @@ pub const RAY_PRIORITY_CLASS: &str = "ray.io/priority-class-name";
 /// Label on Grove pods: name of the PodGang.
 pub const GROVE_POD_GANG: &str = "grove.io/podgang";
 
+/// Label of Grove on pods of a scaled PodGang: name of its base PodGang.
+pub const GROVE_BASE_POD_GANG: &str = "grove.io/base-podgang";
+
+/// Scheduling gate of Grove on pods whose PodGang is not to be scheduled yet.
+pub const GROVE_GATE: &str = "grove.io/podgang-pending-creation";
+
 /// Annotation on a PodGang: name of the Topology.
 pub const GROVE_TOPOLOGY: &str = "grove.io/topology-name";
 

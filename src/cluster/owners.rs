@@ -17,7 +17,7 @@ use super::core_groups::core_dependency;
 use super::raw;
 use super::store::{Bad, Kind, KindState, Store, is_base_kind};
 use super::{Effect, Gvk, Unreadable};
-use crate::grouping::{Group, ObjectId, OwnerLookup, Owners, WalkEnd};
+use crate::grouping::{Group, ObjectId, OwnerLookup, Owners, WalkEnd, pod_gang};
 
 /// An owner that a complete watch does not show within this time is gone: the walk ends below it.
 const OWNER_PATIENCE_MILLIS: Millis = 10_000;
@@ -61,6 +61,8 @@ pub(super) struct OwnerCache {
     /// When each owner of a kind that may not be watched was read.
     read_at: BTreeMap<String, Millis>,
     blind: BTreeMap<String, Blind>,
+    /// PodGangs of Grove by namespace and name.
+    pod_gangs: BTreeMap<(String, String), Arc<Value>>,
     /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
     pub(super) rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
 }
@@ -68,6 +70,10 @@ pub(super) struct OwnerCache {
 impl Owners for OwnerCache {
     fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
         self.rules.values().find(|rule| rule.group == group && rule.kind == kind).cloned()
+    }
+
+    fn pod_gang(&self, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.pod_gangs.get(&pod_gang::key(namespace, name)).cloned()
     }
 
     fn get(&self, id: &ObjectId) -> OwnerLookup {
@@ -110,6 +116,11 @@ pub(super) fn forbidden_owner(group: &Group) -> Option<Problem> {
     })
 }
 
+/// What a pod depends on besides the UIDs of its owners; no UID looks like this.
+fn pod_gang_dependency(namespace: &str, name: &str) -> String {
+    format!("{}/{namespace}/{name}", pod_gang::API_GROUP)
+}
+
 impl Store {
     /// Follows the owners of a pod and remembers them. True when one is still to come.
     pub(super) fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
@@ -129,9 +140,52 @@ impl Store {
         let missing = missing.filter(|id| self.await_owner(id));
         let waits = missing.is_some();
         let named = self.pods.get(uid).and_then(|entry| entry.core_group.as_ref());
+        known.extend(pod_gang::named(pod).map(|name| pod_gang_dependency(&raw::pod_key(pod).namespace, name)));
         known.extend(named.map(|name| core_dependency(&ObjectKey::new(raw::pod_key(pod).namespace, name.clone()))));
         self.set_dependencies(uid, known, missing);
         waits
+    }
+
+    /// Sees to it that PodGangs of Grove are watched once a pod names one. True while they are listed. Without the right to
+    /// read them the gang is what its PodCliqueSet says.
+    pub(super) fn await_pod_gang(&mut self, pod: &Pod) -> bool {
+        if pod_gang::named(pod).is_none() {
+            return false;
+        }
+        let state = self.state(pod_gang::API_GROUP, pod_gang::KIND);
+        if state.is_none() {
+            let gvk = Gvk::new(pod_gang::API_GROUP, pod_gang::VERSION, pod_gang::KIND);
+            self.kinds.insert(gvk.group_kind(), Kind::new());
+            self.effects.push(Effect::Watch(gvk));
+        }
+        matches!(state, None | Some(KindState::Syncing))
+    }
+
+    /// A PodGang is there, or says something else.
+    pub(super) fn pod_gang_applied(&mut self, object: &Value) {
+        let (key, trimmed) = (raw::key(object), Arc::new(raw::trim_owner(object)));
+        let slot = pod_gang::key(&key.namespace, &key.name);
+        let before = self.owners.pod_gangs.insert(slot, Arc::clone(&trimmed));
+        // Its status is written all the time.
+        if before.is_none_or(|before| before != trimmed) {
+            self.regroup_dependents(&pod_gang_dependency(&key.namespace, &key.name));
+        }
+    }
+
+    /// A PodGang is gone, unless another has taken its name.
+    pub(super) fn pod_gang_deleted(&mut self, uid: &str) {
+        let of_uid = |(_, object): &(&(String, String), &Arc<Value>)| raw::uid(object) == uid;
+        let Some(key) = self.owners.pod_gangs.iter().find(of_uid).map(|(key, _)| key.clone()) else { return };
+        self.owners.pod_gangs.remove(&key);
+        self.regroup_dependents(&pod_gang_dependency(&key.0, &key.1));
+    }
+
+    /// The PodGangs are listed, or can't be: pods that name one go on.
+    pub(super) fn regroup_pod_gangs(&mut self) {
+        let named = self.pods.iter().filter(|(_, entry)| pod_gang::named(&entry.pod).is_some());
+        for pod in named.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            self.regroup(&pod);
+        }
     }
 
     /// A pod of ours that owns others, if the walk stopped at it for the first time.

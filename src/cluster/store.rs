@@ -26,6 +26,7 @@ use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
 use crate::grouping::ObjectId;
 use crate::grouping::core_group::{self, is_core_group};
+use crate::grouping::pod_gang;
 
 /// Skipped objects remembered, so that each is logged once: more than a person would read.
 const MAX_SKIPPED_NAMES: usize = 10_000;
@@ -236,6 +237,8 @@ impl Store {
         }
         if gvk.group == core_group::API_GROUP {
             self.regroup_core();
+        } else if (gvk.group.as_str(), gvk.kind.as_str()) == (pod_gang::API_GROUP, pod_gang::KIND) {
+            self.regroup_pod_gangs();
         } else if gvk.kind == "PodGroup" {
             self.refresh_all_gangs();
         }
@@ -307,6 +310,7 @@ impl Store {
                 }
             },
             ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
+            (pod_gang::API_GROUP, pod_gang::KIND) => self.pod_gang_applied(object),
             _ => self.owner_applied(uid, object),
         }
         Ok(())
@@ -347,6 +351,7 @@ impl Store {
                 self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
             }
             ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
+            (pod_gang::API_GROUP, pod_gang::KIND) => self.pod_gang_deleted(uid),
             _ => self.owners.remove(uid),
         }
     }
@@ -413,7 +418,9 @@ impl Store {
             }
             Err(bad) => return Err(bad),
         };
-        let regroup = self.pods.get(&uid).is_none_or(|entry| entry.waiting.is_some() || grouping_changed(&entry.pod, &pod));
+        // Without a gang it may still wait for what describes it.
+        let is_open = |entry: &PodEntry| entry.waiting.is_some() || entry.gang.is_none();
+        let regroup = self.pods.get(&uid).is_none_or(|entry| is_open(entry) || grouping_changed(&entry.pod, &pod));
         let entry = self.pods.entry(uid.clone()).or_insert_with(PodEntry::new);
         *entry.pod = pod;
         entry.settled = false;
@@ -441,7 +448,7 @@ impl Store {
     pub(super) fn regroup(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let pod = entry.pod.clone();
-        let missing = self.walk(uid, &pod) | self.await_core_group(uid);
+        let missing = self.walk(uid, &pod) | self.await_core_group(uid) | self.await_pod_gang(&pod);
         let runs = raw::node_of(&pod).is_some();
         let marked = Membership::written_on(&pod);
         if missing && !runs {

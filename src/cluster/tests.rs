@@ -773,3 +773,63 @@ fn a_pod_of_a_scheduling_group_is_in_the_gang_that_this_object_describes() {
     let effects = store.apply(Change::Deleted(kind, Box::new(object(2))), 1_000);
     assert_eq!(gangs(&effects)[0].problems[0].code, ProblemCode::SchedulingGroupNotFound);
 }
+
+/// A complete list of one object.
+fn list(store: &mut Store, gvk: &Gvk, object: Value) -> Vec<Effect> {
+    let whole = [Change::ListStarted(gvk.clone()), Change::Listed(gvk.clone(), Box::new(object)), Change::ListEnded(gvk.clone())];
+    whole.into_iter().flat_map(|change| store.apply(change, 1_000)).collect()
+}
+
+#[test]
+fn a_pod_of_grove_waits_for_the_list_of_pod_gangs_and_follows_its_own() {
+    let set_kind = Gvk::new("grove.io", "v1alpha1", "PodCliqueSet");
+    let gang_kind = Gvk::new("scheduler.grove.io", "v1alpha1", "PodGang");
+    let mut member = pod("s-0-a-0", None);
+    member["metadata"]["labels"] = json!({"grove.io/podgang": "s-0", "grove.io/podclique": "s-0-a"});
+    member["metadata"]["ownerReferences"][0] =
+        json!({"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "s", "uid": "set-1", "controller": true});
+    let set = json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "s", "namespace": "ns", "uid": "set-1"},
+        "spec": {"template": {"cliques": [{"name": "a", "spec": {"replicas": 2}}]}},
+    });
+    let gang = |class: &str| {
+        json!({
+            "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+            "metadata": {"name": "s-0", "namespace": "ns", "uid": "gang-1"},
+            "spec": {"priorityClassName": class, "podgroups": [{"name": "s-0-a", "minReplicas": 2}]},
+        })
+    };
+    let priorities = |effects: &[Effect]| gangs(effects).iter().map(|facts| facts.priority).collect::<Vec<_>>();
+    let mut store = store();
+    end_lists(&mut store);
+    let effects = apply(&mut store, pod_kind(), member.clone());
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Watch(gvk) if *gvk == gang_kind)), "{effects:?}");
+    list(&mut store, &set_kind, set);
+    // A change of the pod that says nothing new of its gang does not let it through.
+    member["spec"]["priority"] = json!(0);
+    let effects = apply(&mut store, pod_kind(), member);
+    assert!(pods(&effects).is_empty() && gangs(&effects).is_empty(), "{effects:?}");
+    let effects = list(&mut store, &gang_kind, gang("build"));
+    assert_eq!((priorities(&effects), pods(&effects).len()), (vec![100], 1));
+    // Edits count at once, its status does not, and without it the set's word stands.
+    assert_eq!(priorities(&apply(&mut store, gang_kind.clone(), gang("inference"))), [125]);
+    let mut noted = gang("inference");
+    noted["status"] = json!({"phase": "Starting"});
+    assert!(apply(&mut store, gang_kind.clone(), noted).is_empty());
+    let effects = store.apply(Change::Deleted(gang_kind, Box::new(gang("inference"))), 1_000);
+    assert_eq!(priorities(&effects), [50]);
+}
+
+#[test]
+fn pod_gangs_that_may_not_be_read_hold_nobody_up() {
+    let gang_kind = Gvk::new("scheduler.grove.io", "v1alpha1", "PodGang");
+    for answer in [Change::Forbidden(gang_kind.clone()), Change::Absent(gang_kind)] {
+        let mut store = store();
+        end_lists(&mut store);
+        let mut member = pod("p", None);
+        member["metadata"]["labels"] = json!({"grove.io/podgang": "s-0"});
+        apply(&mut store, pod_kind(), member);
+        let told = pods(&list(&mut store, &job_kind(), job("1"))).len();
+        assert_eq!((told, pods(&store.apply(answer, 1_000)).len()), (0, 1));
+    }
+}

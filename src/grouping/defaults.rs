@@ -130,7 +130,7 @@ impl<'a> Defaults<'a> {
         group.annotations.insert(keys::OBJECTIVE.to_owned(), value.to_owned());
         if Objective::named(value).is_none() {
             let code = ProblemCode::InvalidPolicy;
-            group.problems.push(GroupProblem::text(code, object, keys::OBJECTIVE, value, &Objective::allowed()));
+            group.problems.push(GroupProblem::text(code, object, keys::OBJECTIVE, value, Objective::allowed()));
         }
     }
 

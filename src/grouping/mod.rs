@@ -16,6 +16,7 @@ pub mod kinds;
 pub mod leaders;
 mod object;
 pub mod owners;
+pub mod pod_gang;
 pub mod problem;
 pub mod rules;
 mod segments;
@@ -229,6 +230,12 @@ impl<'a> Input<'a> {
     pub(crate) fn nearest(&self, kind: &str) -> Option<Object<'a>> {
         let of_kind = |owner: &&Arc<Value>| owner.get("kind").and_then(Value::as_str) == Some(kind);
         self.owners.iter().find(of_kind).map(|owner| Object::Owner(owner))
+    }
+
+    /// The PodGang that the pod names.
+    pub(crate) fn pod_gang(&self) -> Option<Arc<Value>> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        self.lookup.0.pod_gang(namespace, pod_gang::named(self.pod)?)
     }
 
     /// A label of the pod.

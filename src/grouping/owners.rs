@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::object::Object;
+use super::pod_gang;
 
 /// Longer chains are taken for a cycle: real ones have at most five.
 const MAX_OWNERS: usize = 16;
@@ -78,6 +79,11 @@ pub trait Owners {
 
     /// The rule that the cluster has for a kind.
     fn rule(&self, _group: &str, _kind: &str) -> Option<Arc<GroupingRuleSpec>> {
+        None
+    }
+
+    /// The PodGang of Grove with this name.
+    fn pod_gang(&self, _namespace: &str, _name: &str) -> Option<Arc<Value>> {
         None
     }
 }
@@ -177,6 +183,7 @@ pub fn owner_of(object: &Value, namespace: &str) -> Option<ObjectId> {
 pub struct ObjectIndex {
     by_uid: BTreeMap<String, Arc<Value>>,
     rules: BTreeMap<(String, String), Arc<GroupingRuleSpec>>,
+    pod_gangs: BTreeMap<(String, String), Arc<Value>>,
 }
 
 impl ObjectIndex {
@@ -185,11 +192,14 @@ impl ObjectIndex {
         self.rules.insert((rule.group.clone(), rule.kind.clone()), Arc::new(rule));
     }
 
-    /// Adds an object; one without a UID can't be an owner and is left out.
+    /// Adds an object; one without a UID can't be an owner and is left out, unless it is found by its name.
     pub fn insert(&mut self, object: Arc<Value>) {
-        let uid = ObjectId::of(&object).uid;
-        if !uid.is_empty() {
-            self.by_uid.insert(uid, object);
+        let id = ObjectId::of(&object);
+        if pod_gang::is_pod_gang(&object) {
+            self.pod_gangs.insert(pod_gang::key(&id.namespace, &id.name), Arc::clone(&object));
+        }
+        if !id.uid.is_empty() {
+            self.by_uid.insert(id.uid, object);
         }
     }
 }
@@ -214,5 +224,9 @@ impl Owners for ObjectIndex {
 
     fn rule(&self, group: &str, kind: &str) -> Option<Arc<GroupingRuleSpec>> {
         self.rules.get(&(group.to_owned(), kind.to_owned())).cloned()
+    }
+
+    fn pod_gang(&self, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.pod_gangs.get(&pod_gang::key(namespace, name)).cloned()
     }
 }

@@ -14,6 +14,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::Value;
 
 mod gangs;
+mod grove;
 mod outcomes;
 
 use super::Options;
@@ -24,6 +25,7 @@ use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
 use crate::grouping::core_group::is_core_group;
+use crate::grouping::pod_gang::is_pod_gang;
 use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
 
 /// Name of the queue that exists when none is given.
@@ -159,6 +161,7 @@ impl Cluster {
     /// Adds or changes objects. Creation order is their timestamp, then their order here.
     pub fn apply(&mut self, items: Vec<Item>) {
         let names_group = items.iter().any(|item| is_core_group(text(&item.value, "/apiVersion"), text(&item.value, "/kind")));
+        let pod_gangs: Vec<Value> = items.iter().filter(|item| is_pod_gang(&item.value)).map(|item| item.value.clone()).collect();
         let mut used = Vec::new();
         let mut seen: BTreeMap<ObjectId, Place> = BTreeMap::new();
         for mut item in items {
@@ -205,6 +208,7 @@ impl Cluster {
         if names_group {
             batch.extend(self.naming_core_groups(&batch));
         }
+        edited.extend(self.below_pod_gangs(&pod_gangs, &batch));
         self.feed(&batch);
         self.regroup(&edited);
     }
@@ -222,6 +226,10 @@ impl Cluster {
         }
         if is_template(&item.value) {
             self.templates.push(item.value.clone());
+            return None;
+        }
+        if is_pod_gang(&item.value) {
+            self.owners.insert(Arc::new(item.value.clone()));
             return None;
         }
         if !is_core_group(&version, &kind) && !is_known(&version, &kind) && !is_workload(&item.value) {

@@ -270,14 +270,18 @@ impl Rig {
         .unwrap()
     }
 
-    /// The status of the one PodGroup whose name starts with `prefix`, once `holds` says so.
+    /// The status of the PodGroup whose name starts with `prefix` and of which `holds` is true: other pods of a workload (the
+    /// submitter of a RayJob) may have a group of their own.
     pub(crate) async fn group_status(&self, prefix: &str, holds: impl Fn(&Value) -> bool) -> Value {
         wait_for(&format!("the status of PodGroup {prefix}*"), SOON, || async {
             let groups = self.pod_groups().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
             let named = |group: &PodGroup| group.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
-            let group = groups.items.into_iter().find(named).ok_or("no such PodGroup")?;
-            let status = serde_json::to_value(&group.status).unwrap_or_default();
-            if holds(&status) { Ok(Some(status)) } else { Err(format!("it is {status}")) }
+            let statuses = groups.items.iter().filter(|group| named(group)).map(|group| serde_json::to_value(&group.status).unwrap_or_default());
+            let statuses: Vec<Value> = statuses.collect();
+            match statuses.iter().find(|status| holds(status)) {
+                Some(status) => Ok(Some(status.clone())),
+                None => Err(format!("they are {statuses:?}")),
+            }
         })
         .await
         .unwrap()

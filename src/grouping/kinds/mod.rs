@@ -3,6 +3,7 @@
 
 pub mod cron_job;
 pub mod deployment;
+pub mod dynamo_graph_deployment;
 pub mod generic;
 pub mod jax_job;
 pub mod job;
@@ -63,7 +64,7 @@ pub const KINDS: &[Kind] = &[
     kind("kubeflow.org", "TFJob", tf_job::group, Some(tf_job::expand)),
     kind("kubeflow.org", "XGBoostJob", xg_boost_job::group, Some(xg_boost_job::expand)),
     kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", leader_worker_set::group, Some(leader_worker_set::expand)),
-    kind("nvidia.com", "DynamoGraphDeployment", skipped::group, None),
+    kind("nvidia.com", "DynamoGraphDeployment", skipped::group, Some(dynamo_graph_deployment::expand)),
     kind("ray.io", "RayCluster", ray_cluster::group, Some(ray_cluster::expand)),
     kind("ray.io", "RayJob", ray_cluster::group, Some(ray_cluster::expand_job)),
     kind("ray.io", "RayService", ray_cluster::group, Some(ray_cluster::expand_service)),

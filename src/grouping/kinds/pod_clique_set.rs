@@ -2,9 +2,11 @@
 //!
 //! The pod's label `grove.io/podgang` names its PodGang. A replica's first one (`<set>-<replica>`) holds the cliques of no
 //! scaling group and the first `minAvailable` replicas of each scaling group; every further replica of a scaling group is a
-//! PodGang of its own (`<set>-<replica>-<scaling group>-<n>`). Leaves are the PodCliques, `<set>-<replica>-<clique>` or
-//! `<set>-<replica>-<scaling group>-<n>-<clique>`, each with the clique's `minAvailable`. All this follows from the set, so
-//! the PodGang object is not read; the group is `pg-<podgang>-<uid of the set>`, where KAI writes the PodGang's UID.
+//! PodGang of its own (`<set>-<replica>-<scaling group>-<n>`), whose pods Grove gates until the first one runs. Leaves are the PodCliques, `<set>-<replica>-<clique>` or
+//! `<set>-<replica>-<scaling group>-<n>-<clique>`, each with the clique's `minAvailable`. All this follows from the set;
+//! where the PodGang object is there, what it says comes first ([`pod_gang`]), and a gang that the set does not have (an
+//! autoscaler made it) follows from the PodGang alone. The group is `pg-<podgang>-<uid of the set>` either way, so that it
+//! keeps its name when the PodGang comes late; KAI writes the PodGang's UID.
 //!
 //! A topology constraint of the set, a scaling group or a clique (`topologyConstraint.packDomain`, required) is that of the
 //! gang, a parent or a leaf; the topology is that of `grove.io/topology-name`, else `kai.scheduler/topology`. Names and
@@ -18,7 +20,7 @@ use crate::grouping::defaults::{Defaults, group_name};
 use crate::grouping::expand::{Draft, ExpandProblem, Identity, Plan, Workload};
 use crate::grouping::object::{Object, integer};
 use crate::grouping::segments::{MOST_SEGMENTS, leaf, parent};
-use crate::grouping::{Group, GroupProblem, Input, ProblemCode};
+use crate::grouping::{pod_gang, Group, GroupProblem, Input, ProblemCode};
 
 const POD_CLIQUE: &str = "grove.io/podclique";
 const SET_REPLICA: &str = "grove.io/podcliqueset-replica-index";
@@ -87,13 +89,45 @@ fn fill(group: &mut Group, input: &Input<'_>, set: Object<'_>, gang: &str) -> Re
     let n_replicas = replicas(set.value())?;
     check_size(set, n_replicas, &cliques, &scalings)?;
     let gangs = gangs(set.id().name.as_str(), n_replicas, &cliques, &scalings);
-    let Some((_, parts)) = gangs.into_iter().find(|(name, _)| name == gang) else {
+    let object = input.pod_gang();
+    let parts = gangs.into_iter().find(|(name, _)| name == gang).map(|(_, parts)| parts);
+    if parts.is_none() && object.is_none() {
         group.pod_problem = Some(input.bad_label(keys::GROVE_POD_GANG, Some(gang), "a PodGang of the set"));
         return Ok(());
-    };
-    group.spec.min_member = Some(parts.iter().fold(0, |sum, part| part.least.saturating_add(sum)));
+    }
+    pod_gang::priority_class(group, set, "/spec/template/priorityClassName", input.context);
+    group.spec.sub_groups = leaves(&parts.unwrap_or_default(), &cliques, &scalings, rule);
+    if let Some(object) = &object {
+        pod_gang::apply(group, object, input.context)?;
+    }
+    let least = group.spec.sub_groups.iter().filter_map(|leaf| leaf.min_member);
+    group.spec.min_member = Some(least.fold(0, i32::saturating_add));
+    place(group, input, object.as_deref());
+    Ok(())
+}
+
+/// Finds the leaf of the pod: by its label, or else where the PodGang lists it.
+fn place(group: &mut Group, input: &Input<'_>, gang: Option<&Value>) {
+    let is_leaf = |name: &str| group.spec.sub_groups.iter().any(|leaf| leaf.name == name && leaf.min_member.is_some());
+    let word = input.pod_label(POD_CLIQUE);
+    let listed = || pod_gang::clique_of(gang?, input.pod.metadata.name.as_deref()?).filter(|name| is_leaf(name));
+    group.subgroup = word.filter(|word| is_leaf(word)).map(str::to_owned).or_else(listed);
+    if group.subgroup.is_none() {
+        let leaves = group.spec.sub_groups.iter().filter(|leaf| leaf.min_member.is_some());
+        let names: Vec<_> = leaves.map(|leaf| leaf.name.as_str()).collect();
+        group.pod_problem = Some(input.bad_label(POD_CLIQUE, word, &names.join(" or ")));
+    }
+}
+
+/// The PodCliques of a gang, those of a scaling group with a level below a parent.
+fn leaves(
+    parts: &[Part],
+    cliques: &[Clique<'_>],
+    scalings: &[Scaling<'_>],
+    rule: impl Fn(Option<&str>) -> Option<TopologyConstraint>,
+) -> Vec<SubGroup> {
     let mut leaves: Vec<SubGroup> = Vec::new();
-    for part in &parts {
+    for part in parts {
         let constraint = rule(cliques.get(part.position).and_then(|clique| clique.level));
         let level = part.scaling.as_ref().and_then(|(_, scaling, _)| scalings.iter().find(|known| known.name == scaling)?.level);
         let holder = part.scaling.as_ref().filter(|_| level.is_some()).map(|(name, _, _)| name.clone());
@@ -103,16 +137,7 @@ fn fill(group: &mut Group, input: &Input<'_>, set: Object<'_>, gang: &str) -> Re
         }
         leaves.push(leaf(&part.name, holder.as_deref(), part.least, constraint));
     }
-    group.spec.sub_groups = leaves;
-    let word = input.pod_label(POD_CLIQUE);
-    match parts.iter().find(|part| word == Some(&part.name)) {
-        Some(part) => group.subgroup = Some(part.name.clone()),
-        None => {
-            let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
-            group.pod_problem = Some(input.bad_label(POD_CLIQUE, word, &names.join(" or ")));
-        }
-    }
-    Ok(())
+    leaves
 }
 
 fn replicas(set: &Value) -> Result<i32, GroupProblem> {
@@ -226,6 +251,11 @@ pub fn expand(set: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
             let mut labels = json!({keys::GROVE_POD_GANG: gang, POD_CLIQUE: part.name, "app.kubernetes.io/part-of": set.name()});
             let own = part.name.strip_prefix(&format!("{}-", set.name())).and_then(|rest| rest.split('-').next());
             labels[SET_REPLICA] = json!(own.unwrap_or("0"));
+            let first = format!("{}-{}", set.name(), own.unwrap_or("0"));
+            let is_scaled = gang != first;
+            if is_scaled {
+                labels[keys::GROVE_BASE_POD_GANG] = json!(first);
+            }
             let scaling = part.scaling.as_ref().and_then(|(holder, _, index)| Some((holder.rsplit_once('-')?.0, index)));
             if let Some((name, index)) = scaling {
                 labels[SCALING_GROUP] = json!(name);
@@ -235,13 +265,25 @@ pub fn expand(set: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProblem> 
             let base = format!("{CLIQUES}/{}", part.position);
             for index in 0..set.limit(&format!("{base}/spec/replicas"), part.n_pods)? {
                 let name = format!("{}-{index}", part.name);
-                let pod = pod(set, &base, &name, &clique)?;
-                plan.pods.push(Draft { pod: pod.labels(&labels).finish(), identity: Identity::Name });
+                let mut pod = pod(set, &base, &name, &clique)?.labels(&labels).finish();
+                if is_scaled {
+                    gate(&mut pod);
+                }
+                plan.pods.push(Draft { pod, identity: Identity::Name });
             }
             plan.objects.push(clique);
         }
     }
     Ok(())
+}
+
+/// A pod of a scaled gang is not scheduled before its base gang is: `simulate` takes the gate away then.
+fn gate(pod: &mut Value) {
+    let gate = json!({"name": keys::GROVE_GATE});
+    match pod.pointer_mut("/spec/schedulingGates").and_then(Value::as_array_mut) {
+        Some(gates) => gates.push(gate),
+        None => pod["spec"]["schedulingGates"] = json!([gate]),
+    }
 }
 
 /// A pod of a clique, whose template keeps labels and annotations beside `spec.podSpec`.

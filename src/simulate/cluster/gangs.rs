@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use berth_api::PodGroup;
 use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 
 use super::{Cluster, DEFAULT_QUEUE, Stored};
 use crate::cluster::convert::{self, Membership};
-use crate::grouping::{Group, Grouping, WalkEnd, core_group, group_pod};
+use crate::grouping::{Group, Grouping, WalkEnd, core_group, group_pod, pod_gang};
 use crate::simulate::input::Place;
 use crate::simulate::objects::{ObjectId, message_of, text};
 
@@ -49,6 +50,18 @@ impl Cluster {
     pub(super) fn naming_core_groups(&self, batch: &[ObjectId]) -> Vec<ObjectId> {
         let named = self.pods().filter(|(id, pod)| core_group::named(&pod.value).is_some() && !batch.contains(id));
         named.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The nearest owners of pods besides `batch` that name one of these PodGangs of Grove.
+    pub(super) fn below_pod_gangs(&self, gangs: &[Value], batch: &[ObjectId]) -> BTreeSet<String> {
+        let gangs_by_key: BTreeSet<_> =
+            gangs.iter().map(|gang| pod_gang::key(text(gang, "/metadata/namespace"), text(gang, "/metadata/name"))).collect();
+        let is_named = |pod: &Value| {
+            let name = text(pod, "/metadata/labels/grove.io~1podgang");
+            gangs_by_key.contains(&pod_gang::key(text(pod, "/metadata/namespace"), name))
+        };
+        let pods = self.pods().filter(|(id, pod)| !batch.contains(id) && is_named(&pod.value));
+        pods.filter_map(|(_, pod)| self.owner_uids(&pod.value).into_iter().next()).collect()
     }
 
     fn feed_gang(&mut self, facts: GangFacts, place: &Place) {

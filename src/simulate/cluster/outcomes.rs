@@ -25,6 +25,9 @@ impl Cluster {
             self.next_wakeup = outcome.next_wakeup;
             self.faults.extend(check::pass(&self.world, &policy, &outcome).faults);
             if outcome.decisions.is_empty() && outcome.evictions.is_empty() {
+                if self.release_scaled_gangs() {
+                    continue;
+                }
                 return;
             }
             for victim in outcome.evictions.into_iter().flat_map(|eviction| eviction.pods) {
