@@ -1,0 +1,139 @@
+//! What a fabric looks like to a scheduler: hosts with a domain per tier.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A host and where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Domains, nearest first. All hosts of a fabric have the same number; a tier that is not there repeats the one below.
+    pub tiers: Vec<String>,
+    /// The NVLink or ultraserver domain.
+    pub accelerator: Option<String>,
+    /// A part of that domain.
+    pub sub_domain: Option<String>,
+}
+
+/// Something that was left out, or that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// What kind of thing it is; stable: `UnnamedAdapter`, `NotANode`, `MissingLinks`.
+    pub kind: &'static str,
+    /// What it is about.
+    pub subject: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Hosts by name, and what was not understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fabric {
+    /// Hosts by name.
+    pub hosts: BTreeMap<String, Host>,
+    /// Number of tiers of every host; 0 without a fabric.
+    pub depth: usize,
+    /// What was left out and why, in order.
+    pub findings: Vec<Finding>,
+}
+
+impl Fabric {
+    /// A fabric of paths of any length, nearest domain first: a shorter one repeats its widest domain, so that the number of
+    /// a tier means the same on every host, and a domain is told apart from one of the same name elsewhere.
+    #[must_use]
+    pub fn from_paths(paths: BTreeMap<String, Host>) -> Self {
+        let depth = paths.values().map(|host| host.tiers.len()).max().unwrap_or(0);
+        let mut fabric = Self { depth, ..Self::default() };
+        let mut short = Vec::new();
+        for (name, mut host) in paths {
+            if let Some(widest) = host.tiers.last().cloned()
+                && host.tiers.len() < depth
+            {
+                short.push(name.clone());
+                host.tiers.resize(depth, widest);
+            }
+            fabric.hosts.insert(name, host);
+        }
+        if let Some(first) = short.first() {
+            fabric.find("ShortPath", first, format!("{} hosts have fewer than {depth} tiers: their widest domain stands for the rest", short.len()));
+        }
+        fabric.check_parents();
+        fabric
+    }
+
+    /// Notes something.
+    pub fn find(&mut self, kind: &'static str, subject: &str, message: impl Into<String>) {
+        self.findings.push(Finding { kind, subject: subject.to_owned(), message: message.into() });
+    }
+
+    /// Notes domains that lie in two wider ones: the network is no tree there.
+    fn check_parents(&mut self) {
+        for tier in 1..self.depth {
+            let mut parents: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            for host in self.hosts.values().filter(|host| host.tiers.len() == self.depth) {
+                parents.entry(&host.tiers[tier - 1]).or_default().insert(&host.tiers[tier]);
+            }
+            let crossing: Vec<(String, String)> = parents
+                .iter()
+                .filter(|(_, parents)| parents.len() > 1)
+                .map(|(domain, parents)| ((*domain).to_owned(), crate::propose::listed(parents.iter().copied(), 3)))
+                .collect();
+            for (domain, parents) in crossing {
+                self.find("NotATree", &domain, format!("a domain of tier {} lies in several of tier {tier}: {parents}", tier - 1));
+            }
+        }
+    }
+
+    /// Hosts of each domain of a tier, by domain.
+    #[must_use]
+    pub fn domains(&self, tier: usize) -> BTreeMap<&str, Vec<&str>> {
+        let mut domains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, host) in &self.hosts {
+            if let Some(domain) = host.tiers.get(tier) {
+                domains.entry(domain).or_default().push(name);
+            }
+        }
+        domains
+    }
+
+    /// Hosts of each accelerator domain.
+    #[must_use]
+    pub fn accelerators(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut domains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, host) in &self.hosts {
+            if let Some(domain) = &host.accelerator {
+                domains.entry(domain).or_default().push(name);
+            }
+        }
+        domains
+    }
+
+    /// Only these hosts, by their nodes' names; what is no node, and nodes that are nowhere, are noted.
+    #[must_use]
+    pub fn for_nodes(self, nodes: &[crate::Node]) -> Self {
+        let known = crate::names::Known::new(nodes.iter().map(|node| node.name.as_str()));
+        let by_instance: BTreeMap<&str, &str> =
+            nodes.iter().filter(|node| !node.instance().is_empty()).map(|node| (node.instance(), node.name.as_str())).collect();
+        let mut fabric = Self { depth: self.depth, findings: self.findings, ..Self::default() };
+        let mut nobody = Vec::new();
+        for (name, host) in self.hosts {
+            let found = by_instance.get(name.as_str()).map_or_else(|| known.find(&name), |node| crate::names::Match::Node((*node).to_owned()));
+            match found {
+                crate::names::Match::Node(node) => {
+                    fabric.hosts.insert(node, host);
+                }
+                crate::names::Match::Nobody => nobody.push(name),
+                crate::names::Match::Ambiguous(nodes) => {
+                    fabric.find("Ambiguous", &name, format!("several nodes have this name without its domain: {}", nodes.join(", ")));
+                }
+            }
+        }
+        for name in nobody {
+            fabric.find("NotANode", &name, "is in the fabric and no node of the cluster");
+        }
+        for node in nodes.iter().filter(|node| node.accelerated).map(|node| node.name.clone()).collect::<Vec<_>>() {
+            if !fabric.hosts.contains_key(&node) {
+                fabric.find("NotInFabric", &node, "is a node with accelerators and was not found in the fabric: it gets no label");
+            }
+        }
+        fabric
+    }
+}

@@ -1,0 +1,103 @@
+//! Node labels, in the keys of Topograph's generations.
+
+use std::collections::BTreeMap;
+
+use crate::fabric::Fabric;
+use crate::names::label_value;
+use crate::node::Node;
+
+/// Which keys are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    /// `fabric.topograph.run/tier-0` and so on: since Topograph 1.0.
+    #[default]
+    Current,
+    /// `network.topology.nvidia.com/leaf`, `spine`, `core`: Topograph 0.3 to 0.5.
+    Leaf,
+    /// `network.topology.nvidia.com/block`, `spine`, `datacenter`: Topograph 0.1.
+    Block,
+}
+
+impl Keys {
+    /// The key of a tier; `None` above the highest that has a name.
+    #[must_use]
+    pub fn tier(self, tier: usize) -> Option<String> {
+        let named = |names: [&str; 3]| names.get(tier).map(|name| format!("network.topology.nvidia.com/{name}"));
+        match self {
+            Self::Current => Some(format!("fabric.topograph.run/tier-{tier}")),
+            Self::Leaf => named(["leaf", "spine", "core"]),
+            Self::Block => named(["block", "spine", "datacenter"]),
+        }
+    }
+
+    /// The key of the accelerator domain.
+    #[must_use]
+    pub fn accelerator(self) -> &'static str {
+        match self {
+            Self::Current => "accelerator.topograph.run/domain",
+            Self::Leaf | Self::Block => "network.topology.nvidia.com/accelerator",
+        }
+    }
+
+    /// The key of a part of it, where there is one.
+    #[must_use]
+    pub fn sub_domain(self) -> Option<&'static str> {
+        (self == Self::Current).then_some("accelerator.topograph.run/sub-domain")
+    }
+
+    /// Whether a label is one that is written with these keys.
+    #[must_use]
+    pub fn owns(self, key: &str) -> bool {
+        let tier = key.strip_prefix("fabric.topograph.run/tier-").is_some_and(|n| n.parse::<u32>().is_ok());
+        match self {
+            Self::Current => tier || key == self.accelerator() || Some(key) == self.sub_domain(),
+            Self::Leaf | Self::Block => key == self.accelerator() || (0..3).any(|tier| self.tier(tier).as_deref() == Some(key)),
+        }
+    }
+}
+
+/// Labels of every host of the fabric.
+#[must_use]
+pub fn labels(fabric: &Fabric, keys: Keys) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for (name, host) in &fabric.hosts {
+        let mut labels = BTreeMap::new();
+        for (tier, domain) in host.tiers.iter().enumerate() {
+            if let Some(key) = keys.tier(tier) {
+                labels.insert(key, label_value(domain));
+            }
+        }
+        if let Some(domain) = &host.accelerator {
+            labels.insert(keys.accelerator().to_owned(), label_value(domain));
+        }
+        if let (Some(key), Some(domain)) = (keys.sub_domain(), &host.sub_domain) {
+            labels.insert(key.to_owned(), label_value(domain));
+        }
+        all.insert(name.clone(), labels);
+    }
+    all
+}
+
+/// What to change on a node: a label to set, or, with `None`, to take away.
+pub type Patch = BTreeMap<String, Option<String>>;
+
+/// Changes that make the labels of nodes those of the fabric; only keys of this kind are touched, only nodes that change are
+/// named, and a node that the fabric does not know keeps what it has.
+#[must_use]
+pub fn patches(fabric: &Fabric, keys: Keys, nodes: &[Node]) -> BTreeMap<String, Patch> {
+    let mut patches = BTreeMap::new();
+    let wanted = labels(fabric, keys);
+    for node in nodes {
+        let Some(wanted) = wanted.get(&node.name) else { continue };
+        let mut patch: Patch = node.labels.keys().filter(|key| keys.owns(key) && !wanted.contains_key(*key)).map(|key| (key.clone(), None)).collect();
+        for (key, value) in wanted {
+            if node.labels.get(key) != Some(value) {
+                patch.insert(key.clone(), Some(value.clone()));
+            }
+        }
+        if !patch.is_empty() {
+            patches.insert(node.name.clone(), patch);
+        }
+    }
+    patches
+}

@@ -1,0 +1,4 @@
+//! Real dumps, documented shapes, garbage.
+
+mod propose;
+mod sources;
