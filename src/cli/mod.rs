@@ -7,12 +7,14 @@ use berth_engine::policy::Objective;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub mod connect;
 pub mod generate;
 pub mod locate;
 mod progress;
 pub mod render;
 pub mod run;
 pub mod simulate;
+pub mod topology;
 
 /// Everything asked for holds.
 pub const YES: u8 = 0;
@@ -35,6 +37,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Say which rank is on which node, and in which domains.
     Where(locate::Arguments),
+    /// Find out how the network is built: labels, Topology, Slurm files.
+    Topology(topology::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -62,6 +66,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Where(arguments) => locate::run(&arguments, &mut out),
+        Command::Topology(arguments) => topology::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

@@ -1,7 +1,6 @@
 //! `berth run`: the scheduler. Builds the parts, joins them, and sees them to their end.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -9,10 +8,10 @@ use berth_api::keys;
 use berth_engine::policy::{Objective, Policy};
 use clap::Args;
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
+use super::connect::Connection;
 use super::{Compat, YES};
 use crate::bind::{self, Binder};
 use crate::cluster::directory::SharedDirectory;
@@ -39,12 +38,8 @@ pub struct Arguments {
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
-    /// Kubeconfig; without it KUBECONFIG, the usual file, or the service account inside a cluster.
-    #[arg(long, env = "BERTH_KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig.
-    #[arg(long, env = "BERTH_CONTEXT")]
-    context: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
     /// Where metrics and health are served.
     #[arg(long, env = "BERTH_LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
@@ -84,21 +79,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     result.map(|()| YES)
 }
 
-async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match (&arguments.kubeconfig, &arguments.context) {
-        (Some(path), _) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
-        }
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.context("reading the kubeconfig")?,
-        (None, None) => Config::infer().await.context("finding a cluster: neither a kubeconfig nor a service account")?,
-    };
-    // Every request is tried again by who made it, who knows how long that may go on and whether this process still leads.
-    config.default_retry = false;
-    Client::try_from(config).context("making a client")
-}
-
 async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new().context("making the metrics")?);
     let health = Arc::new(Health::default());
@@ -106,7 +86,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     info!(address = %listener.local_addr()?, scheduler = %arguments.scheduler_name, version = env!("CARGO_PKG_VERSION"), "berth starts");
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
-    let client = client(arguments).await?;
+    let client = arguments.connection.client().await?;
     let elects = stands_for_election(arguments);
     let fence = if elects { Fence::shut() } else { Fence::open() };
     let mut leadership = lease(arguments, &client, fence.clone());
@@ -174,7 +154,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Whether this process writes only while it leads: as asked for, else inside a cluster.
 fn stands_for_election(arguments: &Arguments) -> bool {
-    let in_cluster = || arguments.kubeconfig.is_none() && arguments.context.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let in_cluster = || arguments.connection.is_default() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     arguments.leader_elect.unwrap_or_else(in_cluster)
 }
 

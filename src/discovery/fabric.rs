@@ -59,6 +59,29 @@ impl Fabric {
         fabric
     }
 
+    /// Joins what two sources say of the same hosts: tiers of the one that has them, accelerator domains of either; the first
+    /// wins where both speak.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        let (mut first, second) = if self.depth > 0 || other.depth == 0 { (self, other) } else { (other, self) };
+        let known = crate::names::Known::new(first.hosts.keys().map(String::as_str));
+        let has_both = first.depth > 0 && second.depth > 0;
+        let mut paths = std::mem::take(&mut first.hosts);
+        for (name, host) in second.hosts {
+            let name = if let crate::names::Match::Node(found) = known.find(&name) { found } else { name };
+            let entry = paths.entry(name).or_default();
+            if entry.tiers.is_empty() && has_both {
+                entry.tiers = host.tiers;
+            }
+            entry.accelerator = entry.accelerator.take().or(host.accelerator);
+            entry.sub_domain = entry.sub_domain.take().or(host.sub_domain);
+        }
+        let mut joined = Self::from_paths(paths);
+        joined.findings.extend(first.findings);
+        joined.findings.extend(second.findings);
+        joined
+    }
+
     /// Notes something.
     pub fn find(&mut self, kind: &'static str, subject: &str, message: impl Into<String>) {
         self.findings.push(Finding { kind, subject: subject.to_owned(), message: message.into() });

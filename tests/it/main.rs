@@ -6,6 +6,7 @@ mod examples;
 mod garbage;
 mod ranks;
 mod scenarios;
+mod topology;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,274 @@
+//! `berth topology discover`: the fabric, as labels, a Topology, or files of Slurm.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use berth_discovery::out::labels::{Keys, labels};
+use berth_discovery::out::{slurm as slurm_out, topology};
+use berth_discovery::propose::listed;
+use berth_discovery::sources::cloud::{self, Cloud};
+use berth_discovery::sources::{Filter, ibnet, netq, slurm, smi};
+use berth_discovery::{Fabric, Node};
+use clap::{Args, ValueEnum};
+use flate2::read::MultiGzDecoder;
+use serde_json::{Value, json};
+
+use super::super::YES;
+use super::propose::evidence;
+
+/// Where a fabric is read from; flags that `discover` and `apply` share.
+#[derive(Debug, Args)]
+pub(super) struct Sources {
+    /// What to read: ibnetdiscover, netq, nmx, nvidia-smi, aws, gcp, oci, nebius, lambda, nscale or slurm, and the file (- for
+    /// standard input). Given again, accelerator domains of one source join the tiers of another by host.
+    #[arg(long, value_name = "SOURCE=FILE", required = true, value_parser = source, env = "BERTH_FROM")]
+    from: Vec<Source>,
+    /// Hosts to leave out; * stands for anything.
+    #[arg(long, value_name = "PATTERN", env = "BERTH_EXCLUDE_HOST", value_delimiter = ',')]
+    exclude_host: Vec<String>,
+    /// Switches to leave out, such as those of the storage rails.
+    #[arg(long, value_name = "PATTERN", env = "BERTH_EXCLUDE_SWITCH", value_delimiter = ',')]
+    exclude_switch: Vec<String>,
+    /// Adapters to leave out, such as those of the storage rails.
+    #[arg(long, value_name = "PATTERN", env = "BERTH_EXCLUDE_ADAPTER", value_delimiter = ',')]
+    exclude_adapter: Vec<String>,
+    /// Generation of Topograph's label keys.
+    #[arg(long, value_enum, default_value = "current", env = "BERTH_LABEL_KEYS")]
+    keys: Generation,
+}
+
+/// A source and its file.
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    file: PathBuf,
+}
+
+fn source(text: &str) -> Result<Source, String> {
+    let (name, file) = text.split_once('=').ok_or("allowed is SOURCE=FILE, such as ibnetdiscover=dump.txt")?;
+    if reader(name).is_none() {
+        return Err(format!("{name} is no source; allowed are {}", SOURCES.map(|(name, _)| name).join(", ")));
+    }
+    Ok(Source { name: name.to_owned(), file: file.into() })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Generation {
+    /// fabric.topograph.run/tier-0 and so on.
+    Current,
+    /// network.topology.nvidia.com/leaf, spine, core.
+    Leaf,
+    /// network.topology.nvidia.com/block, spine, datacenter.
+    Block,
+}
+
+type Reader = fn(&str, &Filter) -> Result<Fabric, berth_discovery::DiscoveryError>;
+
+const SOURCES: [(&str, Reader); 11] = [
+    ("ibnetdiscover", ibnet::read),
+    ("netq", netq::read),
+    ("nmx", |text, _| netq::compute_nodes(text)),
+    ("nvidia-smi", |text, _| smi::read(text)),
+    ("aws", |text, _| cloud::read(Cloud::Aws, text)),
+    ("gcp", |text, _| cloud::read(Cloud::Gcp, text)),
+    ("oci", |text, _| cloud::read(Cloud::Oci, text)),
+    ("nebius", |text, _| cloud::read(Cloud::Nebius, text)),
+    ("lambda", |text, _| cloud::read(Cloud::Lambda, text)),
+    ("nscale", |text, _| cloud::read(Cloud::Nscale, text)),
+    ("slurm", |text, _| slurm::read(text)),
+];
+
+fn reader(name: &str) -> Option<Reader> {
+    SOURCES.iter().find(|(known, _)| *known == name).map(|(_, reader)| *reader)
+}
+
+impl Sources {
+    /// The keys of labels.
+    pub(super) fn keys(&self) -> Keys {
+        match self.keys {
+            Generation::Current => Keys::Current,
+            Generation::Leaf => Keys::Leaf,
+            Generation::Block => Keys::Block,
+        }
+    }
+
+    /// Reads every source and joins them.
+    pub(super) fn fabric(&self) -> Result<Fabric> {
+        let filter = Filter { hosts: self.exclude_host.clone(), switches: self.exclude_switch.clone(), adapters: self.exclude_adapter.clone() };
+        let mut whole: Option<Fabric> = None;
+        for source in &self.from {
+            let text = read_text(&source.file)?;
+            let read = reader(&source.name).ok_or_else(|| anyhow!("{} is no source", source.name))?;
+            let fabric = read(&text, &filter).with_context(|| source.file.display().to_string())?;
+            whole = Some(match whole {
+                None => fabric,
+                Some(first) => first.join(fabric),
+            });
+        }
+        whole.context("--from is missing")
+    }
+}
+
+fn read_text(file: &PathBuf) -> Result<String> {
+    let mut bytes = Vec::new();
+    if file.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut bytes).context("reading standard input")?;
+    } else {
+        bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+    }
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut unpacked = Vec::new();
+        MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut unpacked).with_context(|| format!("{} is not a whole gzip file", file.display()))?;
+        bytes = unpacked;
+    }
+    String::from_utf8(bytes).map_err(|error| anyhow!("{}: not text: byte {} is not UTF-8", file.display(), error.utf8_error().valid_up_to()))
+}
+
+/// Arguments of `berth topology discover`.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    sources: Sources,
+    /// Nodes of the cluster, as manifests or dumps: only they are labelled. Without them hosts are called as in the fabric.
+    #[arg(long, value_name = "PATH", env = "BERTH_NODES")]
+    nodes: Vec<PathBuf>,
+    /// What to print.
+    #[arg(long, value_enum, default_value = "report", env = "BERTH_TO")]
+    to: Target,
+    /// Name of the Topology, or of the ConfigMap.
+    #[arg(long, default_value = "cluster-topology", env = "BERTH_TOPOLOGY_NAME")]
+    name: String,
+    /// Namespace of the ConfigMap.
+    #[arg(short, long, default_value = "slurm", env = "BERTH_NAMESPACE")]
+    namespace: String,
+    /// Sizes of Slurm's blocks, smallest first; by default the smallest domain and its doublings.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', env = "BERTH_BLOCK_SIZES")]
+    block_sizes: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// Tables for people.
+    Report,
+    /// Nodes with their labels, for kubectl apply --server-side.
+    Labels,
+    /// A Topology of KAI Scheduler and Berth.
+    Topology,
+    /// A Topology of Kueue.
+    Kueue,
+    /// topology.conf, tree.
+    SlurmTree,
+    /// topology.conf, block.
+    SlurmBlock,
+    /// topology.yaml with both.
+    SlurmYaml,
+    /// A ConfigMap with topology.yaml, as Slinky reads it.
+    Slinky,
+    /// Topograph's graph, as JSON.
+    Graph,
+    /// What was left out and why, as JSON.
+    Findings,
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    let mut fabric = arguments.sources.fabric()?;
+    if !arguments.nodes.is_empty() {
+        fabric = fabric.for_nodes(&super::nodes_of(&arguments.nodes)?);
+    }
+    let keys = arguments.sources.keys();
+    if !matches!(arguments.to, Target::Report | Target::Findings) && !fabric.findings.is_empty() {
+        super::super::complain(&format!("{} findings: `--to report` lists them", fabric.findings.len()));
+    }
+    let refused = |message: String| anyhow!(message);
+    match arguments.to {
+        Target::Report => out.write_all(report(&fabric).as_bytes())?,
+        Target::Labels => super::write_yaml(out, &node_objects(&fabric, keys))?,
+        Target::Topology | Target::Kueue => {
+            let Some(proposal) = topology::of_fabric(&fabric, keys) else {
+                bail!("no Topology: no tier of the fabric tells hosts apart");
+            };
+            out.write_all(evidence(&proposal).as_bytes())?;
+            let levels: Vec<&str> = proposal.levels.iter().map(|level| level.key.as_str()).collect();
+            let object = if arguments.to == Target::Kueue { topology::kueue(&arguments.name, &levels) } else { topology::kai(&arguments.name, &levels) };
+            super::write_yaml(out, &[object])?;
+        }
+        Target::SlurmTree if fabric.depth == 0 => bail!("no tiers in this source: a tree needs switches"),
+        Target::SlurmTree => out.write_all(slurm_out::tree(&fabric).as_bytes())?,
+        Target::SlurmBlock => out.write_all(slurm_out::block(&fabric, &arguments.block_sizes).map_err(refused)?.as_bytes())?,
+        Target::SlurmYaml => super::write_yaml(out, &[slurm_out::yaml(&fabric, &arguments.block_sizes).map_err(refused)?])?,
+        Target::Slinky => super::write_yaml(out, &[slinky(arguments, &fabric)?])?,
+        Target::Graph => writeln!(out, "{}", serde_json::to_string_pretty(&graph(&fabric, keys))?)?,
+        Target::Findings => {
+            let list = fabric.findings.iter().map(|finding| json!({ "kind": finding.kind, "subject": finding.subject, "message": finding.message }));
+            writeln!(out, "{}", serde_json::to_string_pretty(&list.collect::<Vec<_>>())?)?;
+        }
+    }
+    Ok(YES)
+}
+
+fn node_objects(fabric: &Fabric, keys: Keys) -> Vec<Value> {
+    let all = labels(fabric, keys).into_iter();
+    all.map(|(name, labels)| json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels } })).collect()
+}
+
+fn graph(fabric: &Fabric, keys: Keys) -> Value {
+    let labels = labels(fabric, keys);
+    let hosts = fabric.hosts.iter().map(|(name, host)| json!({ "id": name, "network_layers": host.tiers, "labels": labels.get(name) }));
+    json!({ "instances": hosts.collect::<Vec<_>>() })
+}
+
+/// The ConfigMap that Slinky's Slurm reads its topology from.
+fn slinky(arguments: &Arguments, fabric: &Fabric) -> Result<Value> {
+    let yaml = slurm_out::yaml(fabric, &arguments.block_sizes).map_err(|message| anyhow!(message))?;
+    Ok(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": arguments.name, "namespace": arguments.namespace,
+            "annotations": {
+                "topograph.run/engine": "slinky", "topograph.run/topology-managed-by": "berth", "topograph.run/slurm-namespace": arguments.namespace,
+            },
+        },
+        "data": { "topology.yaml": serde_saphyr::to_string(&yaml)? },
+    }))
+}
+
+/// Tiers, domains and findings; one sentence first.
+fn report(fabric: &Fabric) -> String {
+    let accelerators = fabric.accelerators();
+    let mut text = format!("{} hosts, {} tiers, {} accelerator domains, {} findings.\n", fabric.hosts.len(), fabric.depth, accelerators.len(), fabric.findings.len());
+    for tier in 0..fabric.depth {
+        let domains = fabric.domains(tier);
+        text += &format!("\nTIER {tier:<3} {} domains\n", domains.len());
+        let width = domains.keys().map(|name| name.len()).max().unwrap_or(0).min(40);
+        for (name, hosts) in domains {
+            text += &format!("  {name:width$}  {:>5} hosts  {}\n", hosts.len(), listed(hosts.iter().copied(), 2));
+        }
+    }
+    if !accelerators.is_empty() {
+        text += "\nACCELERATOR DOMAINS\n";
+        for (name, hosts) in accelerators {
+            text += &format!("  {name}  {} hosts\n", hosts.len());
+        }
+    }
+    let mut kinds: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for finding in &fabric.findings {
+        kinds.entry(finding.kind).or_default().push(format!("{} {}", finding.subject, finding.message));
+    }
+    if !kinds.is_empty() {
+        text += "\nFINDINGS (all of them: --to findings)\n";
+    }
+    for (kind, lines) in kinds {
+        text += &format!("  {kind}: {}\n", lines.len());
+        lines.iter().take(3).for_each(|line| text += &format!("    {line}\n"));
+    }
+    text
+}
+
+/// Nodes of a fabric, for those who label a cluster.
+pub(super) fn of_cluster(sources: &Sources, nodes: &[Node]) -> Result<Fabric> {
+    Ok(sources.fabric()?.for_nodes(nodes))
+}

@@ -1,0 +1,86 @@
+//! `berth topology`: how the network is built, from labels or from the fabric itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use berth_discovery::Node;
+use clap::{Args, Subcommand};
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{Api, ListParams};
+
+use super::connect::Connection;
+use crate::simulate::input::read_paths;
+
+mod apply;
+mod discover;
+mod propose;
+
+/// Arguments of `berth topology`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print a Topology from the labels that nodes have, with the evidence. Changes nothing.
+    Propose(propose::Arguments),
+    /// Read the fabric, and print labels, a Topology or Slurm files. Changes nothing.
+    Discover(discover::Arguments),
+    /// Read the fabric, label the nodes of a cluster and make its Topology.
+    Apply(apply::Arguments),
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    match &arguments.command {
+        Command::Propose(arguments) => propose::run(arguments, out),
+        Command::Discover(arguments) => discover::run(arguments, out),
+        Command::Apply(arguments) => apply::run(arguments, out),
+    }
+}
+
+/// Nodes of manifests and dumps.
+fn nodes_of(paths: &[PathBuf]) -> Result<Vec<Node>> {
+    let items = read_paths(paths)?;
+    let nodes = items.iter().filter(|item| item.value["kind"] == "Node" && item.value["apiVersion"] == "v1");
+    let nodes: Vec<Node> = nodes.filter_map(|item| Node::from_json(&item.value)).collect();
+    if nodes.is_empty() {
+        bail!("no Node in the input; `kubectl get nodes -o json` prints them");
+    }
+    Ok(nodes)
+}
+
+/// Nodes of the cluster.
+async fn live_nodes(client: kube::Client) -> Result<Vec<Node>> {
+    let mut nodes = Vec::new();
+    let mut page = ListParams::default().limit(500);
+    loop {
+        let list = Api::<core::Node>::all(client.clone()).list(&page).await?;
+        for node in &list.items {
+            nodes.extend(Node::from_json(&serde_json::to_value(node)?));
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(nodes),
+        }
+    }
+}
+
+/// Nodes of the paths, or of the cluster when there are none.
+fn nodes(paths: &[PathBuf], connection: &Connection) -> Result<Vec<Node>> {
+    if paths.is_empty() { connection.block_on(live_nodes) } else { nodes_of(paths) }
+}
+
+/// Writes documents, each as YAML.
+fn write_yaml(out: &mut dyn Write, documents: &[serde_json::Value]) -> Result<()> {
+    for (at, document) in documents.iter().enumerate() {
+        if at > 0 {
+            writeln!(out, "---")?;
+        }
+        out.write_all(serde_saphyr::to_string(document)?.as_bytes())?;
+    }
+    Ok(())
+}

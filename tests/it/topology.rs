@@ -1,0 +1,78 @@
+//! `berth topology`: from labels and fabrics to objects that the other commands read.
+
+use super::{berth, path, stderr, stdout};
+
+const DUMP: &str = "ibnetdiscover=tests/data/fabric/ibnetdiscover-8-racks.txt";
+
+fn file(name: &str, text: &str) -> String {
+    let file = path("target").join(format!("topology-{name}-{}.yaml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+fn nodes(label: impl Fn(usize) -> String) -> String {
+    let node = |at| {
+        format!("apiVersion: v1\nkind: Node\nmetadata: {{name: n{at}, labels: {{{}}}}}\nstatus: {{allocatable: {{nvidia.com/gpu: \"8\", pods: \"9\"}}}}\n---\n", label(at))
+    };
+    (0..6).map(node).collect()
+}
+
+/// What is proposed is an input of `simulate`, and keeps a gang in one rack.
+#[test]
+fn a_proposal_is_a_topology_that_places_gangs() {
+    let nodes = file("nodes", &nodes(|at| format!("rack: r{}, topology.kubernetes.io/zone: z", at % 2)));
+    let proposed = berth(&["topology", "propose", &nodes, "--name", "net"]);
+    assert_eq!(proposed.status.code(), Some(0), "{}", stderr(&proposed));
+    let text = stdout(&proposed);
+    assert!(text.starts_with("# 2 levels from the labels of plain words: 6 of 6 nodes are in it."), "{text}");
+    assert!(text.contains("topology.kubernetes.io/zone: the same on all 6 nodes"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let topology = file("proposed", &text);
+    let job = file(
+        "job",
+        "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j\n  annotations: {kai.scheduler/topology: net, kai.scheduler/topology-required-placement: rack, kai.scheduler/batch-min-member: '3'}\nspec:\n  parallelism: 3\n  completions: 3\n  template: {spec: {schedulerName: kai-scheduler, containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}}\n",
+    );
+    let placed = berth(&["simulate", "--strict", &nodes, &topology, &job]);
+    assert_eq!(placed.status.code(), Some(0), "{}{}", stdout(&placed), stderr(&placed));
+    let none = file("bare", &self::nodes(|_| "a: b".into()));
+    let none = berth(&["topology", "propose", &none]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stdout(&none).contains("No topology"));
+}
+
+#[test]
+fn a_dump_becomes_labels_topologies_and_slurm_files() {
+    let report = stdout(&berth(&["topology", "discover", "--from", DUMP]));
+    assert!(report.starts_with("119 hosts, 2 tiers, 0 accelerator domains, 85 findings."), "{report}");
+    for (to, wanted) in [
+        ("labels", "fabric.topograph.run/tier-0: A09-P1-IBLEAF-01-03"),
+        ("topology", "apiVersion: kai.scheduler/v1alpha1"),
+        ("kueue", "apiVersion: kueue.x-k8s.io/v1beta2"),
+        ("slurm-tree", "SwitchName=A09-P1-IBLEAF-01-03 Nodes=a07-p1-dgx-03-c[01-18]"),
+        ("slurm-yaml", "cluster_default: true"),
+        ("slinky", "topograph.run/engine: slinky"),
+        ("graph", "network_layers"),
+        ("findings", "UnnamedAdapter"),
+    ] {
+        let output = berth(&["topology", "discover", "--from", DUMP, "--to", to]);
+        assert_eq!(output.status.code(), Some(0), "{to}: {}", stderr(&output));
+        assert!(stdout(&output).contains(wanted), "{to}");
+    }
+    let older = stdout(&berth(&["topology", "discover", "--from", DUMP, "--to", "labels", "--keys", "leaf"]));
+    assert!(older.contains("network.topology.nvidia.com/spine"));
+}
+
+#[test]
+fn wrong_input_is_named() {
+    for (arguments, wanted) in [
+        (vec!["topology", "discover", "--from", "ufm=x"], "allowed are ibnetdiscover, netq"),
+        (vec!["topology", "discover", "--from", "netq=nowhere.json"], "nowhere.json"),
+        (vec!["topology", "discover", "--from", "slurm=README.md"], "line 3"),
+        (vec!["topology", "discover", "--from", DUMP, "--to", "slurm-block"], "no host has an accelerator domain"),
+        (vec!["topology", "propose", "examples/two-regions/job.yaml"], "no Node in the input"),
+    ] {
+        let output = berth(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(wanted), "{arguments:?}: {}", stderr(&output));
+    }
+}
