@@ -39,12 +39,17 @@ pub(super) struct Gang {
     /// The object in the API.
     object: Option<(PodGroup, Value)>,
     /// Told to the engine.
-    told: Option<GangFacts>,
+    pub(super) told: Option<GangFacts>,
     /// Last write asked for: what, and when.
     written: Option<(Value, Millis)>,
 }
 
 impl Gang {
+    /// As its workload describes it.
+    pub(super) fn group(&self) -> Option<&Group> {
+        self.derived.as_ref().map(|(_, group)| &**group)
+    }
+
     /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts, as long as the
     /// pod that gave it is there: after a restart, what was created later than the others is to come again.
     fn describe(&mut self, uid: &str, group: Box<Group>) {
@@ -246,6 +251,7 @@ impl Store {
         let object = gang.object.as_ref().map(|(object, _)| object);
         let mut facts = convert::derived_gang_facts(group, object, &self.priorities)?;
         facts.problems.extend(forbidden_owner(group));
+        facts.warnings.extend(self.unread_pod_gang(group));
         facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
         let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
         let oldest = members.map(|entry| convert::created_millis(&entry.pod.metadata)).min();
@@ -299,6 +305,7 @@ impl Store {
         entry.mark_unschedulable = gang.object.as_ref().is_none_or(|(object, _)| object.spec.mark_unschedulable != Some(false));
         let labels = gang.object.as_ref().and_then(|(object, _)| object.metadata.labels.as_ref());
         entry.node_pool = labels.and_then(|labels| labels.get(keys::NODE_POOL)).cloned().unwrap_or_default();
+        entry.pod_gang = gang.group().and_then(|group| group.pod_gang.clone());
         entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
         if entry.members.len() != gang.members.len() {
             let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(self.pods.get(uid)?))));

@@ -111,6 +111,8 @@ pub struct Group {
     pub unsupported: Vec<String>,
     /// The owner that could not be read, so that the group may be too small.
     pub unread_owner: Option<UnreadOwner>,
+    /// Name of the PodGang of Grove that the gang is.
+    pub pod_gang: Option<String>,
     /// What this is to a gang of several owners; then [`merge`] makes the gang of all parts.
     pub part: Option<Part>,
     /// Of the pod: its leaf.

@@ -7,6 +7,7 @@ mod controllers;
 mod core_groups;
 mod differential;
 mod faults;
+mod grove;
 mod life;
 mod load;
 mod operators;
