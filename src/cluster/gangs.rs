@@ -138,15 +138,31 @@ impl Store {
             return;
         }
         if let Some(before) = before {
+            let mut described = false;
             if let Some(gang) = self.gangs.get_mut(&before) {
+                described = gang.derived.as_ref().is_some_and(|(source, _)| source == uid);
                 gang.leave(uid);
                 self.directory.lock().remove_member(&gang.engine_uid, uid);
             }
             self.refresh_gang(&before);
+            if described {
+                self.describe_again(&before);
+            }
         }
         if let Some(key) = key {
             self.gangs.entry(key.clone()).or_default().members.insert(uid.to_owned());
             self.refresh_gang(&key);
+        }
+    }
+
+    /// The pod that described a gang is gone: one that waits says what is asked for now. It may be less, when a workload
+    /// starts again from its first step.
+    fn describe_again(&mut self, key: &ObjectKey) {
+        let waits = |entry: &PodEntry| raw::node_of(&entry.pod).is_none() && entry.pod.metadata.deletion_timestamp.is_none();
+        let members = self.gangs.get(key).into_iter().flat_map(|gang| &gang.members);
+        let waiting = members.into_iter().find(|uid| self.pods.get(*uid).is_some_and(waits));
+        if let Some(uid) = waiting.cloned() {
+            self.regroup(&uid);
         }
     }
 

@@ -538,8 +538,40 @@ fn a_launcher_that_is_gone_is_not_waited_for() {
     assert_eq!(gangs(&apply(&mut store, pod_kind(), launcher.clone()))[0].min_member, Some(3));
     // Another worker does not take it back while the launcher is there, and does once it is gone.
     assert!(gangs(&apply(&mut store, pod_kind(), member("w1", "worker", "1"))).is_empty());
-    store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
-    assert_eq!(gangs(&apply(&mut store, pod_kind(), member("w1b", "worker", "1")))[0].min_member, Some(2));
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
+    assert_eq!(gangs(&effects)[0].min_member, Some(2));
+}
+
+#[test]
+fn a_job_set_that_starts_again_asks_for_its_first_jobs_again() {
+    let mut store = store();
+    end_lists(&mut store);
+    let set = |pod: &mut Value| {
+        let owner = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set-1", "controller": true});
+        pod["metadata"]["ownerReferences"][0] = owner;
+    };
+    let member = |name: &str, job: &str| {
+        let mut pod = pod(name, None);
+        set(&mut pod);
+        pod["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/replicatedjob-name": job, "jobset.sigs.k8s.io/job-index": "0"});
+        pod
+    };
+    let jobs = ["a", "b"].map(|name| json!({"name": name, "template": {"spec": {"parallelism": 1}}}));
+    let object = json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s", "namespace": "ns", "uid": "set-1"},
+        "spec": {"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": jobs},
+    });
+    let leaves = |effects: &[Effect]| {
+        let last = gangs(effects).pop().cloned().unwrap();
+        last.subgroups.iter().filter_map(|leaf| leaf.min_member).collect::<Vec<_>>()
+    };
+    apply(&mut store, pod_kind(), member("a-0", "a"));
+    assert_eq!(leaves(&list(&mut store, &Gvk::new("jobset.x-k8s.io", "v1alpha2", "JobSet"), object)), [1, 0]);
+    assert_eq!(leaves(&apply(&mut store, pod_kind(), member("b-0", "b"))), [0, 1]);
+    // It starts again: the first Job's pod is made while the second one's is on its way out.
+    assert!(gangs(&apply(&mut store, pod_kind(), member("a-1", "a"))).is_empty());
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(member("b-0", "b"))), 1_000);
+    assert_eq!(leaves(&effects), [1, 0]);
 }
 
 /// An object below an owner of the given kind, name and UID.

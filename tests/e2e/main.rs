@@ -13,5 +13,6 @@ mod load;
 mod operators;
 mod rig;
 mod rights;
+mod sets;
 mod stories;
 mod volumes;
