@@ -74,6 +74,8 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
         rule("scheduling.run.ai", &["queues"], WATCH),
         rule("scheduling.run.ai", &["podgroups"], &["create", "list", "patch", "watch"]),
         rule("scheduling.run.ai", &["podgroups/status", "queues/status"], &["patch"]),
+        // The score of a placement, for Grove.
+        rule("scheduler.grove.io", &["podgangs/status"], &["patch"]),
         rule("kai.scheduler", &["topologies"], WATCH),
         rule("scheduling.k8s.io", &["priorityclasses"], WATCH),
         // Named by pods in spec.schedulingGroup, where the server has them.

@@ -63,8 +63,19 @@ pub struct Entry {
     pub status: Value,
     /// Node pool of the PodGroup; empty is the default one.
     pub node_pool: String,
+    /// The PodGang of Grove that it is, in the namespace of its PodGroup.
+    pub pod_gang: Option<String>,
     /// Its pods by UID.
     pub members: BTreeMap<String, Member>,
+}
+
+/// A PodGang of Grove.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodGangEntry {
+    /// UID of the object.
+    pub uid: String,
+    /// Its `status.placementScore` in the API.
+    pub score: Value,
 }
 
 /// A queue.
@@ -82,6 +93,7 @@ pub struct Directory {
     gangs: BTreeMap<String, Entry>,
     queues: BTreeMap<String, QueueEntry>,
     nodes: BTreeMap<String, NodeFacts>,
+    pod_gangs: BTreeMap<ObjectKey, PodGangEntry>,
 }
 
 impl Directory {
@@ -116,6 +128,20 @@ impl Directory {
     /// The queue (by UID) is gone.
     pub fn remove_queue(&mut self, uid: &str) {
         self.queues.retain(|_, queue| queue.facts.uid != uid);
+    }
+    /// A PodGang by namespace and name.
+    #[must_use]
+    pub fn pod_gang(&self, key: &ObjectKey) -> Option<&PodGangEntry> {
+        self.pod_gangs.get(key)
+    }
+    /// The PodGang as it is now. True when it was not there, or another of its name was.
+    pub fn put_pod_gang(&mut self, key: ObjectKey, pod_gang: PodGangEntry) -> bool {
+        let uid = pod_gang.uid.clone();
+        self.pod_gangs.insert(key, pod_gang).is_none_or(|before| before.uid != uid)
+    }
+    /// The PodGang (by UID) is gone.
+    pub fn remove_pod_gang(&mut self, uid: &str) {
+        self.pod_gangs.retain(|_, pod_gang| pod_gang.uid != uid);
     }
     /// The node as it is now.
     pub fn put_node(&mut self, node: NodeFacts) {

@@ -39,12 +39,17 @@ pub(super) struct Gang {
     /// The object in the API.
     object: Option<(PodGroup, Value)>,
     /// Told to the engine.
-    told: Option<GangFacts>,
+    pub(super) told: Option<GangFacts>,
     /// Last write asked for: what, and when.
     written: Option<(Value, Millis)>,
 }
 
 impl Gang {
+    /// As its workload describes it.
+    pub(super) fn group(&self) -> Option<&Group> {
+        self.derived.as_ref().map(|(_, group)| &**group)
+    }
+
     /// Takes in what a pod says of its gang. Of two descriptions by different pods the larger minimum counts, as long as the
     /// pod that gave it is there: after a restart, what was created later than the others is to come again.
     fn describe(&mut self, uid: &str, group: Box<Group>) {
@@ -133,15 +138,31 @@ impl Store {
             return;
         }
         if let Some(before) = before {
+            let mut described = false;
             if let Some(gang) = self.gangs.get_mut(&before) {
+                described = gang.derived.as_ref().is_some_and(|(source, _)| source == uid);
                 gang.leave(uid);
                 self.directory.lock().remove_member(&gang.engine_uid, uid);
             }
             self.refresh_gang(&before);
+            if described {
+                self.describe_again(&before);
+            }
         }
         if let Some(key) = key {
             self.gangs.entry(key.clone()).or_default().members.insert(uid.to_owned());
             self.refresh_gang(&key);
+        }
+    }
+
+    /// The pod that described a gang is gone: one that waits says what is asked for now. It may be less, when a workload
+    /// starts again from its first step.
+    fn describe_again(&mut self, key: &ObjectKey) {
+        let waits = |entry: &PodEntry| raw::node_of(&entry.pod).is_none() && entry.pod.metadata.deletion_timestamp.is_none();
+        let members = self.gangs.get(key).into_iter().flat_map(|gang| &gang.members);
+        let waiting = members.into_iter().find(|uid| self.pods.get(*uid).is_some_and(waits));
+        if let Some(uid) = waiting.cloned() {
+            self.regroup(&uid);
         }
     }
 
@@ -246,6 +267,7 @@ impl Store {
         let object = gang.object.as_ref().map(|(object, _)| object);
         let mut facts = convert::derived_gang_facts(group, object, &self.priorities)?;
         facts.problems.extend(forbidden_owner(group));
+        facts.warnings.extend(self.unread_pod_gang(group));
         facts.uid = format!("derived/{}/{}", facts.key.namespace, facts.key.name);
         let members = gang.members.iter().filter_map(|uid| self.pods.get(uid));
         let oldest = members.map(|entry| convert::created_millis(&entry.pod.metadata)).min();
@@ -299,6 +321,7 @@ impl Store {
         entry.mark_unschedulable = gang.object.as_ref().is_none_or(|(object, _)| object.spec.mark_unschedulable != Some(false));
         let labels = gang.object.as_ref().and_then(|(object, _)| object.metadata.labels.as_ref());
         entry.node_pool = labels.and_then(|labels| labels.get(keys::NODE_POOL)).cloned().unwrap_or_default();
+        entry.pod_gang = gang.group().and_then(|group| group.pod_gang.clone());
         entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
         if entry.members.len() != gang.members.len() {
             let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(self.pods.get(uid)?))));

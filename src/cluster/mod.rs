@@ -11,6 +11,7 @@ pub mod ingest;
 mod gangs;
 mod held;
 mod owners;
+mod pod_gangs;
 pub mod raw;
 pub mod store;
 #[cfg(test)]

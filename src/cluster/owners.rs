@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::core_groups::core_dependency;
+use super::pod_gangs::pod_gang_dependency;
 use super::raw;
 use super::store::{Bad, Kind, KindState, Store, is_base_kind};
 use super::{Effect, Gvk, Unreadable};
@@ -62,7 +63,7 @@ pub(super) struct OwnerCache {
     read_at: BTreeMap<String, Millis>,
     blind: BTreeMap<String, Blind>,
     /// PodGangs of Grove by namespace and name.
-    pod_gangs: BTreeMap<(String, String), Arc<Value>>,
+    pub(super) pod_gangs: BTreeMap<(String, String), Arc<Value>>,
     /// Grouping rules by the UID of their object; of two for one kind the one of the lower UID counts, whatever came first.
     pub(super) rules: BTreeMap<String, Arc<GroupingRuleSpec>>,
 }
@@ -116,11 +117,6 @@ pub(super) fn forbidden_owner(group: &Group) -> Option<Problem> {
     })
 }
 
-/// What a pod depends on besides the UIDs of its owners; no UID looks like this.
-fn pod_gang_dependency(namespace: &str, name: &str) -> String {
-    format!("{}/{namespace}/{name}", pod_gang::API_GROUP)
-}
-
 impl Store {
     /// Follows the owners of a pod and remembers them. True when one is still to come.
     pub(super) fn walk(&mut self, uid: &str, pod: &Pod) -> bool {
@@ -144,48 +140,6 @@ impl Store {
         known.extend(named.map(|name| core_dependency(&ObjectKey::new(raw::pod_key(pod).namespace, name.clone()))));
         self.set_dependencies(uid, known, missing);
         waits
-    }
-
-    /// Sees to it that PodGangs of Grove are watched once a pod names one. True while they are listed. Without the right to
-    /// read them the gang is what its PodCliqueSet says.
-    pub(super) fn await_pod_gang(&mut self, pod: &Pod) -> bool {
-        if pod_gang::named(pod).is_none() {
-            return false;
-        }
-        let state = self.state(pod_gang::API_GROUP, pod_gang::KIND);
-        if state.is_none() {
-            let gvk = Gvk::new(pod_gang::API_GROUP, pod_gang::VERSION, pod_gang::KIND);
-            self.kinds.insert(gvk.group_kind(), Kind::new());
-            self.effects.push(Effect::Watch(gvk));
-        }
-        matches!(state, None | Some(KindState::Syncing))
-    }
-
-    /// A PodGang is there, or says something else.
-    pub(super) fn pod_gang_applied(&mut self, object: &Value) {
-        let (key, trimmed) = (raw::key(object), Arc::new(raw::trim_owner(object)));
-        let slot = pod_gang::key(&key.namespace, &key.name);
-        let before = self.owners.pod_gangs.insert(slot, Arc::clone(&trimmed));
-        // Its status is written all the time.
-        if before.is_none_or(|before| before != trimmed) {
-            self.regroup_dependents(&pod_gang_dependency(&key.namespace, &key.name));
-        }
-    }
-
-    /// A PodGang is gone, unless another has taken its name.
-    pub(super) fn pod_gang_deleted(&mut self, uid: &str) {
-        let of_uid = |(_, object): &(&(String, String), &Arc<Value>)| raw::uid(object) == uid;
-        let Some(key) = self.owners.pod_gangs.iter().find(of_uid).map(|(key, _)| key.clone()) else { return };
-        self.owners.pod_gangs.remove(&key);
-        self.regroup_dependents(&pod_gang_dependency(&key.0, &key.1));
-    }
-
-    /// The PodGangs are listed, or can't be: pods that name one go on.
-    pub(super) fn regroup_pod_gangs(&mut self) {
-        let named = self.pods.iter().filter(|(_, entry)| pod_gang::named(&entry.pod).is_some());
-        for pod in named.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-            self.regroup(&pod);
-        }
     }
 
     /// A pod of ours that owns others, if the walk stopped at it for the first time.

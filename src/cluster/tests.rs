@@ -566,8 +566,40 @@ fn a_launcher_that_is_gone_is_not_waited_for() {
     assert_eq!(gangs(&apply(&mut store, pod_kind(), launcher.clone()))[0].min_member, Some(3));
     // Another worker does not take it back while the launcher is there, and does once it is gone.
     assert!(gangs(&apply(&mut store, pod_kind(), member("w1", "worker", "1"))).is_empty());
-    store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
-    assert_eq!(gangs(&apply(&mut store, pod_kind(), member("w1b", "worker", "1")))[0].min_member, Some(2));
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(launcher)), 1_000);
+    assert_eq!(gangs(&effects)[0].min_member, Some(2));
+}
+
+#[test]
+fn a_job_set_that_starts_again_asks_for_its_first_jobs_again() {
+    let mut store = store();
+    end_lists(&mut store);
+    let set = |pod: &mut Value| {
+        let owner = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set-1", "controller": true});
+        pod["metadata"]["ownerReferences"][0] = owner;
+    };
+    let member = |name: &str, job: &str| {
+        let mut pod = pod(name, None);
+        set(&mut pod);
+        pod["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/replicatedjob-name": job, "jobset.sigs.k8s.io/job-index": "0"});
+        pod
+    };
+    let jobs = ["a", "b"].map(|name| json!({"name": name, "template": {"spec": {"parallelism": 1}}}));
+    let object = json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s", "namespace": "ns", "uid": "set-1"},
+        "spec": {"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": jobs},
+    });
+    let leaves = |effects: &[Effect]| {
+        let last = gangs(effects).pop().cloned().unwrap();
+        last.subgroups.iter().filter_map(|leaf| leaf.min_member).collect::<Vec<_>>()
+    };
+    apply(&mut store, pod_kind(), member("a-0", "a"));
+    assert_eq!(leaves(&list(&mut store, &Gvk::new("jobset.x-k8s.io", "v1alpha2", "JobSet"), object)), [1, 0]);
+    assert_eq!(leaves(&apply(&mut store, pod_kind(), member("b-0", "b"))), [0, 1]);
+    // It starts again: the first Job's pod is made while the second one's is on its way out.
+    assert!(gangs(&apply(&mut store, pod_kind(), member("a-1", "a"))).is_empty());
+    let effects = store.apply(Change::Deleted(pod_kind(), Box::new(member("b-0", "b"))), 1_000);
+    assert_eq!(leaves(&effects), [1, 0]);
 }
 
 /// An object below an owner of the given kind, name and UID.
@@ -780,10 +812,13 @@ fn list(store: &mut Store, gvk: &Gvk, object: Value) -> Vec<Effect> {
     whole.into_iter().flat_map(|change| store.apply(change, 1_000)).collect()
 }
 
-#[test]
-fn a_pod_of_grove_waits_for_the_list_of_pod_gangs_and_follows_its_own() {
+fn pod_gang_kind() -> Gvk {
+    Gvk::new("scheduler.grove.io", "v1alpha1", "PodGang")
+}
+
+/// A pod of a PodCliqueSet whose set is known; it still waits for the list of PodGangs.
+fn pod_of_grove(store: &mut Store) -> Value {
     let set_kind = Gvk::new("grove.io", "v1alpha1", "PodCliqueSet");
-    let gang_kind = Gvk::new("scheduler.grove.io", "v1alpha1", "PodGang");
     let mut member = pod("s-0-a-0", None);
     member["metadata"]["labels"] = json!({"grove.io/podgang": "s-0", "grove.io/podclique": "s-0-a"});
     member["metadata"]["ownerReferences"][0] =
@@ -792,44 +827,69 @@ fn a_pod_of_grove_waits_for_the_list_of_pod_gangs_and_follows_its_own() {
         "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "s", "namespace": "ns", "uid": "set-1"},
         "spec": {"template": {"cliques": [{"name": "a", "spec": {"replicas": 2}}]}},
     });
-    let gang = |class: &str| {
-        json!({
-            "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
-            "metadata": {"name": "s-0", "namespace": "ns", "uid": "gang-1"},
-            "spec": {"priorityClassName": class, "podgroups": [{"name": "s-0-a", "minReplicas": 2}]},
-        })
-    };
+    end_lists(store);
+    let effects = apply(store, pod_kind(), member.clone());
+    assert!(effects.contains(&Effect::Watch(pod_gang_kind())), "{effects:?}");
+    list(store, &set_kind, set);
+    member
+}
+
+fn pod_gang(class: &str) -> Value {
+    json!({
+        "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+        "metadata": {"name": "s-0", "namespace": "ns", "uid": "gang-1"},
+        "spec": {"priorityClassName": class, "podgroups": [{"name": "s-0-a", "minReplicas": 2}]},
+    })
+}
+
+#[test]
+fn a_pod_of_grove_waits_for_the_list_of_pod_gangs_and_follows_its_own() {
     let priorities = |effects: &[Effect]| gangs(effects).iter().map(|facts| facts.priority).collect::<Vec<_>>();
     let mut store = store();
-    end_lists(&mut store);
-    let effects = apply(&mut store, pod_kind(), member.clone());
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Watch(gvk) if *gvk == gang_kind)), "{effects:?}");
-    list(&mut store, &set_kind, set);
+    let mut member = pod_of_grove(&mut store);
     // A change of the pod that says nothing new of its gang does not let it through.
     member["spec"]["priority"] = json!(0);
     let effects = apply(&mut store, pod_kind(), member);
     assert!(pods(&effects).is_empty() && gangs(&effects).is_empty(), "{effects:?}");
-    let effects = list(&mut store, &gang_kind, gang("build"));
+    let effects = list(&mut store, &pod_gang_kind(), pod_gang("build"));
     assert_eq!((priorities(&effects), pods(&effects).len()), (vec![100], 1));
     // Edits count at once, its status does not, and without it the set's word stands.
-    assert_eq!(priorities(&apply(&mut store, gang_kind.clone(), gang("inference"))), [125]);
-    let mut noted = gang("inference");
-    noted["status"] = json!({"phase": "Starting"});
-    assert!(apply(&mut store, gang_kind.clone(), noted).is_empty());
-    let effects = store.apply(Change::Deleted(gang_kind, Box::new(gang("inference"))), 1_000);
+    assert_eq!(priorities(&apply(&mut store, pod_gang_kind(), pod_gang("inference"))), [125]);
+    let mut noted = pod_gang("inference");
+    noted["status"] = json!({"phase": "Starting", "placementScore": 0.5});
+    assert!(apply(&mut store, pod_gang_kind(), noted).is_empty());
+    let effects = store.apply(Change::Deleted(pod_gang_kind(), Box::new(pod_gang("inference"))), 1_000);
     assert_eq!(priorities(&effects), [50]);
 }
 
 #[test]
-fn pod_gangs_that_may_not_be_read_hold_nobody_up() {
-    let gang_kind = Gvk::new("scheduler.grove.io", "v1alpha1", "PodGang");
-    for answer in [Change::Forbidden(gang_kind.clone()), Change::Absent(gang_kind)] {
+fn a_pod_gang_that_comes_late_is_told_what_is_known() {
+    let mut store = store();
+    pod_of_grove(&mut store);
+    let told = store.apply(Change::ListEnded(pod_gang_kind()), 1_000);
+    let known = gangs(&told)[0].clone();
+    // It says what its set says: nothing new to the engine, but an object to write the score on.
+    let mut late = pod_gang("train");
+    let effects = apply(&mut store, pod_gang_kind(), late.clone());
+    assert_eq!(gangs(&effects), [&known]);
+    assert!(apply(&mut store, pod_gang_kind(), late.clone()).is_empty());
+    // The same when it is made again.
+    late["metadata"]["uid"] = json!("gang-2");
+    assert_eq!(gangs(&apply(&mut store, pod_gang_kind(), late)), [&known]);
+}
+
+#[test]
+fn pod_gangs_that_may_not_be_read_hold_nobody_up_and_that_is_said() {
+    for (answer, words) in [(Change::Forbidden(pod_gang_kind()), "permission"), (Change::Absent(pod_gang_kind()), "does not serve")] {
         let mut store = store();
-        end_lists(&mut store);
-        let mut member = pod("p", None);
-        member["metadata"]["labels"] = json!({"grove.io/podgang": "s-0"});
-        apply(&mut store, pod_kind(), member);
-        let told = pods(&list(&mut store, &job_kind(), job("1"))).len();
-        assert_eq!((told, pods(&store.apply(answer, 1_000)).len()), (0, 1));
+        pod_of_grove(&mut store);
+        let effects = store.apply(answer, 1_000);
+        let [warning] = &gangs(&effects)[0].warnings[..] else { panic!("one warning: {effects:?}") };
+        assert_eq!((warning.code, warning.value.as_str(), pods(&effects).len()), (ProblemCode::UnreadPodGang, "s-0", 1));
+        assert!(warning.allowed.contains(words), "{warning:?}");
+        // The right is granted, or Grove is installed.
+        let effects = list(&mut store, &pod_gang_kind(), pod_gang("build"));
+        let last = gangs(&effects).pop().unwrap();
+        assert_eq!((last.warnings.len(), last.priority), (0, 100));
     }
 }

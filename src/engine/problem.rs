@@ -100,6 +100,8 @@ codes! {
     UnknownTopology,
     /// An owner that could not be read.
     UnreadOwner,
+    /// A PodGang of Grove that could not be read.
+    UnreadPodGang,
     /// A volume that does not exist.
     VolumeNotFound,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use berth_api::keys;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Group;
 
@@ -19,13 +19,22 @@ const LWS_TEMPLATES: [&str; 2] =
 /// The kinds whose segments KAI knows.
 const SEGMENTED: [&str; 2] = ["PyTorchJob", "LeaderWorkerSet"];
 
+/// A pod as KAI reads it.
+pub(super) struct AsKai {
+    pub(super) pod: Pod,
+    /// The set's Jobs begin in order: for KAI one of them is enough, whichever it is.
+    is_ordered: bool,
+}
+
 /// Takes out of the owners what KAI does not read, and gives the pod as KAI reads it.
-pub(super) fn read(pod: &Pod, owners: &mut [Arc<Value>]) -> Pod {
+pub(super) fn read(pod: &Pod, owners: &mut [Arc<Value>]) -> AsKai {
     let top = owners.last().cloned().unwrap_or_default();
     let kind = top["kind"].as_str().unwrap_or_default();
     let mut pod = pod.clone();
+    let mut is_ordered = false;
     for owner in owners {
         let owner = Arc::make_mut(owner);
+        is_ordered |= forget_order(owner);
         // KaiDiffTemplateAnnotations.
         forget(owner, "/spec/template", &[keys::TOPOLOGY, keys::BATCH_MIN_MEMBER]);
         for template in templates(owner) {
@@ -48,7 +57,27 @@ pub(super) fn read(pod: &Pod, owners: &mut [Arc<Value>]) -> Pod {
     {
         annotations.remove(keys::SEGMENT_SIZE);
     }
-    pod
+    AsKai { pod, is_ordered }
+}
+
+/// KaiDiffOrderedJobSet. True when a minimum was written in place of the order.
+fn forget_order(owner: &mut Value) -> bool {
+    if owner["kind"] != "JobSet" {
+        return false;
+    }
+    for job in owner.pointer_mut("/spec/replicatedJobs").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(job) = job.as_object_mut() {
+            job.remove("dependsOn");
+        }
+    }
+    let is_ordered = owner.pointer("/spec/startupPolicy/startupPolicyOrder") == Some(&json!("InOrder"));
+    let metadata = owner.pointer_mut("/metadata").and_then(Value::as_object_mut).filter(|_| is_ordered);
+    let annotations = metadata.and_then(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})).as_object_mut());
+    let Some(annotations) = annotations.filter(|annotations| !annotations.contains_key(keys::BATCH_MIN_MEMBER)) else {
+        return false;
+    };
+    annotations.insert(keys::BATCH_MIN_MEMBER.to_owned(), json!("1"));
+    true
 }
 
 /// Where the pod templates of an owner are.
@@ -71,7 +100,10 @@ fn forget(owner: &mut Value, pointer: &str, keys: &[&str]) {
 }
 
 /// Changes a group into what KAI makes of it.
-pub(super) fn group(group: &mut Group, top: Option<&Arc<Value>>) {
+pub(super) fn group(group: &mut Group, as_kai: &AsKai, top: Option<&Arc<Value>>) {
+    if as_kai.is_ordered {
+        group.annotations.remove(keys::BATCH_MIN_MEMBER);
+    }
     // KaiDiffAutomaticPreferred.
     group.auto_preferred.clear();
     group.auto_preferred_topology = None;

@@ -123,6 +123,8 @@ pub fn merge(parts: &BTreeMap<String, Box<Group>>) -> Option<Group> {
     let mut joint = Group { problems: Vec::new(), warnings: Vec::new(), ..Group::clone(first) };
     joint.auto_preferred.clear();
     joint.awaited.clear();
+    // The score of several PodGangs together is that of none.
+    joint.pod_gang = None;
     let others: BTreeSet<&ObjectId> = parts.values().map(|group| &group.owner).filter(|owner| **owner != first.owner).collect();
     joint.further_owners = others.into_iter().cloned().collect();
     joint.spec.topology_constraint = None;

@@ -101,6 +101,8 @@ pub struct Group {
     pub auto_preferred: BTreeSet<String>,
     /// Topology of those subgroups; absent is the default topology.
     pub auto_preferred_topology: Option<String>,
+    /// Of a workload whose parts begin one after the other: how many began before those that are described.
+    pub step: usize,
     /// Pods of leaves that are created later, for which the gang's domains must have room.
     pub awaited: Vec<Awaited>,
     /// Mistakes that keep the gang pending.
@@ -111,6 +113,8 @@ pub struct Group {
     pub unsupported: Vec<String>,
     /// The owner that could not be read, so that the group may be too small.
     pub unread_owner: Option<UnreadOwner>,
+    /// Name of the PodGang of Grove that the gang is.
+    pub pod_gang: Option<String>,
     /// What this is to a gang of several owners; then [`merge`] makes the gang of all parts.
     pub part: Option<Part>,
     /// Of the pod: its leaf.
@@ -135,10 +139,12 @@ impl Group {
         self.spec.sub_groups.iter().map(|leaf| leaf.min_member.unwrap_or(0)).fold(0, i32::saturating_add)
     }
 
-    /// Of two descriptions of one group, by different pods, whether this one counts: the larger minimum does.
+    /// Of two descriptions of one group, by different pods, whether this one counts: the later step does, or the larger
+    /// minimum.
     #[must_use]
     pub fn outranks(&self, other: &Self) -> bool {
-        (other.spec.min_member, other.leaves_minimum()) < (self.spec.min_member, self.leaves_minimum())
+        let rank = |group: &Self| (group.step, group.spec.min_member, group.leaves_minimum());
+        rank(other) < rank(self)
     }
 }
 
@@ -276,15 +282,15 @@ pub fn group_pod(pod: &Pod, owners: &dyn Owners, context: &GroupingContext<'_>) 
     let is_stub = stub.is_some();
     chain.owners.extend(stub.map(Arc::new));
     let as_kai = context.compat_kai.then(|| compat::read(pod, &mut chain.owners));
-    let input = Input { pod: as_kai.as_ref().unwrap_or(pod), owners: &chain.owners, context, lookup: Lookup(owners) };
+    let input = Input { pod: as_kai.as_ref().map_or(pod, |as_kai| &as_kai.pod), owners: &chain.owners, context, lookup: Lookup(owners) };
     let mut group = match input.owners.last() {
         None => kinds::pod::group(&input),
         // Of an owner that can't be read, only who belongs together is known.
         Some(_) if is_stub => kinds::generic::group(&input),
         Some(top) => input.group_by(top),
     };
-    if context.compat_kai {
-        compat::group(&mut group, chain.owners.last());
+    if let Some(as_kai) = &as_kai {
+        compat::group(&mut group, as_kai, chain.owners.last());
     }
     joint::join(&mut group, &input);
     if group.namespace.is_empty() {

@@ -231,7 +231,7 @@ fn resources_status(report: &GangReport) -> Value {
 }
 
 /// Thousandths as a JSON number, without floats: 1000 is 1, 875 is 0.875.
-fn score(millis: u32) -> Value {
+pub(super) fn score(millis: u32) -> Value {
     if millis.is_multiple_of(1000) {
         return json!(millis / 1000);
     }

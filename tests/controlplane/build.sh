@@ -4,8 +4,9 @@
 #   tests/controlplane/build.sh [program...]
 #
 # Programs: etcd, kwok, kube-apiserver, kube-controller-manager, kube-scheduler,
-# and the operators training-operator (Kubeflow) and ray-operator (KubeRay), with
-# their CRDs in <operator>-crds/ (all by default). They are left in
+# and the operators training-operator (Kubeflow), ray-operator (KubeRay),
+# jobset-operator and lws-operator, with their CRDs in <operator>-crds/ and the
+# configuration of their webhooks in <operator>-webhooks/ (all by default). They are left in
 # target/controlplane/<version>/ of the repository, or in BERTH_CONTROLPLANE_DIR.
 # What is there already at its pinned version is not built again; parallel
 # callers wait for one build.
@@ -18,11 +19,13 @@ ETCD=v3.6.13
 KWOK=v0.8.0
 TRAINING_OPERATOR=v1.9.3
 RAY_OPERATOR=v1.5.1
+JOBSET_OPERATOR=v0.10.1
+LWS_OPERATOR=v0.7.0
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 out=${BERTH_CONTROLPLANE_DIR:-$root/target/controlplane/$KUBERNETES}
-known="etcd kwok kube-apiserver kube-controller-manager kube-scheduler training-operator ray-operator"
+known="etcd kwok kube-apiserver kube-controller-manager kube-scheduler training-operator ray-operator jobset-operator lws-operator"
 programs=${*:-$known}
 
 say() { printf 'controlplane: %s\n' "$*" >&2; }
@@ -36,6 +39,8 @@ pin() {
     kube-*) echo "$KUBERNETES" ;;
     training-operator) echo "$TRAINING_OPERATOR" ;;
     ray-operator) echo "$RAY_OPERATOR" ;;
+    jobset-operator) echo "$JOBSET_OPERATOR" ;;
+    lws-operator) echo "$LWS_OPERATOR" ;;
     esac
 }
 
@@ -96,6 +101,15 @@ crds() {
     chmod u+w "$out/$1-crds"/*
 }
 
+# webhooks OPERATOR MODULE DIRECTORY [PATCHES]: copies the configuration of the module's webhooks, and the patches to it.
+webhooks() {
+    from=$(cd "$here/$1" && go list -m -f '{{.Dir}}' "$2")/$3
+    rm -rf "$out/$1-webhooks"
+    mkdir "$out/$1-webhooks"
+    cp "$from/manifests.yaml" "$from/${4:-.}"/*ting-patch.yaml "$out/$1-webhooks/"
+    chmod u+w "$out/$1-webhooks"/*
+}
+
 # select_missing NAME...: sets $todo to those of them that are asked for and missing.
 select_missing() {
     todo=
@@ -131,6 +145,16 @@ build_all() {
     if select_missing ray-operator; then
         crds ray-operator github.com/ray-project/kuberay/ray-operator config/crd/bases
         build ray-operator 3 "" github.com/ray-project/kuberay/ray-operator
+    fi
+    if select_missing jobset-operator; then
+        crds jobset-operator sigs.k8s.io/jobset config/components/crd/bases
+        webhooks jobset-operator sigs.k8s.io/jobset config/components/webhook patches
+        build jobset-operator 3 "" berth.test/controlplane/jobset-operator
+    fi
+    if select_missing lws-operator; then
+        crds lws-operator sigs.k8s.io/lws config/crd/bases
+        webhooks lws-operator sigs.k8s.io/lws config/webhook
+        build lws-operator 3 "" berth.test/controlplane/lws-operator
     fi
 }
 

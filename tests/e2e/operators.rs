@@ -49,7 +49,7 @@ pub(crate) fn template(container: &str, annotations: Value, gpus: u32) -> Value 
     json!({"metadata": {"annotations": annotations}, "spec": spec})
 }
 
-async fn with_operator(nodes: Vec<NodeSpec>, operator: Operator) -> Rig {
+pub(crate) async fn with_operator(nodes: Vec<NodeSpec>, operator: Operator) -> Rig {
     let mut rig = Rig::new(nodes).await;
     rig.topology("cluster-topology", &[ZONE, RACK]).await;
     let client = rig.client.clone();

@@ -153,6 +153,16 @@ impl Rig {
         api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap()
     }
 
+    /// Deletes an object of any kind in the namespace and, in the background, what it owns.
+    pub(crate) async fn delete(&self, object: &DynamicObject) {
+        let types = object.types.as_ref().unwrap();
+        let (group, version) = types.api_version.split_once('/').unwrap_or(("", "v1"));
+        let gvk = kube::core::GroupVersionKind::gvk(group, version, &types.kind);
+        let (resource, _) = discovery::pinned_kind(&self.client, &gvk).await.unwrap();
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        api.delete(object.metadata.name.as_deref().unwrap(), &DeleteParams::background()).await.unwrap();
+    }
+
     /// Serves a kind whose objects may hold anything, without its controller.
     pub(crate) async fn loose_kind(&self, group: &str, version: &str, kind: &str, plural: &str) {
         self.create(&loose_crd(group, version, kind, plural)).await;
@@ -377,9 +387,10 @@ fn loose_crd(group: &str, version: &str, kind: &str, plural: &str) -> Value {
         "spec": {
             "group": group, "scope": "Namespaced",
             "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
+            "versions": [{
+                "name": version, "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
         },
     })
 }

@@ -99,6 +99,41 @@ fn a_role_that_is_missing_is_waited_for() {
     assert_eq!(result["summary"]["bound"], 0, "{}", stderr(&output));
 }
 
+/// Each of KAI's examples alone on the cluster beside them; what must come of it elsewhere is in the scenarios `story-*`.
+#[test]
+fn every_example_of_kai_is_placed() {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(super::path("examples/kai")).unwrap() {
+        let file = entry.unwrap().path();
+        let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        if name == "README" || name == "cluster" {
+            continue;
+        }
+        let file = file.display().to_string();
+        let output = berth(&["simulate", "examples/kai/cluster.yaml", &file, "-o", "json"]);
+        let result: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        // The limit of a queue is what that example shows.
+        let waits = u64::from(name == "queues");
+        let (bound, pending) = (result["summary"]["bound"].as_u64().unwrap(), result["summary"]["pending"].as_u64().unwrap());
+        assert!(0 < bound && pending == waits, "{name}: {}", result["summary"]);
+        names.push(name);
+    }
+    let scenarios = std::fs::read_dir(super::path("tests/scenarios")).unwrap();
+    let stories: String = scenarios
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("story-")))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let page = std::fs::read_to_string(super::path("examples/kai/README.md")).unwrap();
+    for name in &names {
+        assert!(stories.contains(&format!("examples/kai/{name}.yaml")), "{name} is in no story");
+        // The page lists kinds of one example together: the second one by its end.
+        let end = name.find("-sample2").or(name.find("-in-a-zone")).unwrap_or(0);
+        assert!(page.contains(&name[end..]), "{name} is not on the page");
+    }
+    assert_eq!(names.len(), 19, "{names:?}");
+}
+
 #[test]
 fn the_same_input_gives_the_same_bytes_and_lines_fit() {
     for entry in std::fs::read_dir(super::path("examples")).unwrap() {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use berth_engine::outcome::{GangReport, GangState};
 
 use super::words::{
-    Domain, hanging, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
+    Domain, WIDTH, hanging, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
 };
 use crate::explain;
 use crate::simulate::result::{PodResult, SimulationResult};
@@ -78,14 +78,18 @@ fn placed(gang: &GangReport, pods: &[&PodResult], paint: &Paint) -> String {
         GangState::Placed => paint.good(state_word(gang.state)),
         GangState::Partial | GangState::Pending | GangState::Done => paint.bad(state_word(gang.state)),
     };
-    let mut text = format!(
-        "{}  {}/{} pods {state}",
-        paint.bold(&title(gang)),
-        gang.bound,
-        gang.pods
-    );
-    text.push_str(&quality_word(gang));
-    text.push('\n');
+    let counts = format!("{}/{} pods", gang.bound, gang.pods);
+    let mut text = format!("{}  {counts} {state}", paint.bold(&title(gang)));
+    let quality = quality_word(gang);
+    // Colours take no room.
+    let head = format!("{}  {counts} {}", title(gang), state_word(gang.state));
+    if head.chars().count() + quality.chars().count() <= WIDTH {
+        text.push_str(&quality);
+        text.push('\n');
+    } else {
+        text.push('\n');
+        text.push_str(&hanging(quality.trim_start_matches(", "), "  ", "  "));
+    }
     draw(&Domain::of(gang, pods), &mut text, "  ");
     text.push('\n');
     text
@@ -144,7 +148,6 @@ fn wrapped(text: &str, indent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::WIDTH;
     use super::*;
 
     #[test]

@@ -1,9 +1,13 @@
 //! `jobset.x-k8s.io` JobSet: a parent for each replicated job, with a leaf for each of its Jobs.
 //!
 //! The parents are `<replicated job>` and need all their leaves `<replicated job>-replica-<i>`; a leaf's minimum is
-//! `kai.scheduler/batch-min-member` on the Job template, or else its parallelism. Of the parents all are needed, or one when
-//! the set starts them in order, or as many as `kai.scheduler/batch-min-member` on the set says. The Job template's topology
+//! `kai.scheduler/batch-min-member` on the Job template, or else its parallelism. Of the parents all are needed, or as many as
+//! `kai.scheduler/batch-min-member` on the set says. The Job template's topology
 //! keys constrain its leaves, and a segment size cuts them by the completion index.
+//!
+//! Jobs that start in order (`startupPolicyOrder: InOrder`) or after others (`dependsOn`) do not exist yet when the first pods
+//! wait. A pod of the first ones asks for these alone, in a domain where those that come beside them will fit; a pod of later
+//! ones no longer asks for what has begun before it, which may have ended. What comes after a Job's end has its room then.
 //!
 //! With exclusive placement (`alpha.jobset.sigs.k8s.io/exclusive-topology`) the followers of a Job are created only when its
 //! leader, the pod of index 0, has a node: until then the leaf asks for the leader alone, in a domain where the others will fit.
@@ -40,6 +44,27 @@ struct Replicated<'a> {
     index_label: Option<&'a str>,
     has_leader: bool,
     template: Option<&'a Value>,
+    after: Vec<Predecessor<'a>>,
+}
+
+/// A replicated job that must be there before another one.
+struct Predecessor<'a> {
+    name: &'a str,
+    /// It must have ended; otherwise it must be ready.
+    complete: bool,
+}
+
+/// When the Jobs of a replicated job are there, seen from a pod of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// They began before the pod's own, and may have ended.
+    Before,
+    /// They are there with the pod.
+    Now,
+    /// They come, and run beside what is there.
+    Next,
+    /// They come when something else has ended.
+    Later,
 }
 
 /// The group of a JobSet's pod.
@@ -62,9 +87,14 @@ pub(super) fn group_from<'a>(input: &Input<'a>, set: Object<'a>, sources: Vec<Ob
     group.spec.min_sub_group = Some(least);
     let place = member(input, &jobs);
     let waits = place.as_ref().ok().filter(|place| waits_for_leader(input, place));
-    let waiting = waits.map(|place| (place.job.name.clone(), place.job_index));
-    for job in &jobs {
-        add_job(&mut group, job, waiting.as_ref());
+    let has_leader_only = waits.is_some();
+    let own = place.as_ref().ok().map(|place| place.job.name.as_str());
+    // Who says how many of them are enough has chosen among them.
+    let may_choose = set.annotations().get(keys::BATCH_MIN_MEMBER).is_some();
+    let turns = if may_choose { vec![Turn::Now; jobs.len()] } else { turns(&jobs, own) };
+    group.step = turns.iter().filter(|turn| **turn == Turn::Before).count();
+    for (job, turn) in jobs.iter().zip(turns) {
+        add_job(&mut group, job, turn, has_leader_only);
     }
     match place {
         Ok(place) => {
@@ -78,12 +108,49 @@ pub(super) fn group_from<'a>(input: &Input<'a>, set: Object<'a>, sources: Vec<Ob
     group
 }
 
-fn add_job(group: &mut Group, job: &Replicated<'_>, waiting: Option<&(String, i32)>) {
+/// The turn of each replicated job, seen from a pod of one of them.
+fn turns(jobs: &[Replicated<'_>], own: Option<&str>) -> Vec<Turn> {
+    let (mut before, mut ended): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut open: Vec<&Replicated<'_>> = jobs.iter().filter(|job| Some(job.name.as_str()) == own).collect();
+    while let Some(job) = open.pop() {
+        for predecessor in &job.after {
+            if predecessor.complete {
+                ended.push(predecessor.name);
+            }
+            if !before.contains(&predecessor.name) {
+                before.push(predecessor.name);
+                open.extend(jobs.iter().find(|job| job.name == predecessor.name));
+            }
+        }
+    }
+    let mut turns: BTreeMap<&str, Turn> = BTreeMap::new();
+    for job in jobs {
+        let is_over = |after: &Predecessor<'_>| !after.complete || ended.contains(&after.name);
+        let comes = |after: &Predecessor<'_>| is_over(after) && turns.get(after.name).is_some_and(|turn| *turn != Turn::Later);
+        let turn = if before.contains(&job.name.as_str()) {
+            Turn::Before
+        } else if job.after.iter().all(|after| before.contains(&after.name) && is_over(after)) {
+            Turn::Now
+        } else if job.after.iter().all(comes) {
+            Turn::Next
+        } else {
+            Turn::Later
+        };
+        turns.insert(&job.name, turn);
+    }
+    jobs.iter().map(|job| turns.get(job.name.as_str()).copied().unwrap_or(Turn::Now)).collect()
+}
+
+fn add_job(group: &mut Group, job: &Replicated<'_>, turn: Turn, has_leader_only: bool) {
     group.spec.sub_groups.push(parent(&job.name, job.n_jobs, None));
     for job_index in 0..job.n_jobs {
         let name = leaf_name(job, job_index);
         // While leaders look for their nodes there are no followers, in none of the Jobs.
-        let least = if job.has_leader && waiting.is_some() { job.least.min(1) } else { job.least };
+        let least = match turn {
+            Turn::Now if job.has_leader && has_leader_only => job.least.min(1),
+            Turn::Now => job.least,
+            Turn::Before | Turn::Next | Turn::Later => 0,
+        };
         match &job.segments {
             None => group.spec.sub_groups.push(leaf(&name, Some(&job.name), least, job.constraint.clone())),
             Some(segments) => {
@@ -93,13 +160,13 @@ fn add_job(group: &mut Group, job: &Replicated<'_>, waiting: Option<&(String, i3
                 segments.add(group, Some(&name), &name, job.n_pods, least);
             }
         }
-        if least < job.least {
+        if least < job.least && matches!(turn, Turn::Now | Turn::Next) {
             await_followers(group, job, &name);
         }
     }
 }
 
-/// The followers that are created when the leader has a node need room where it goes.
+/// The pods that are created when the leader has a node, or the Jobs before theirs are ready, need room where those go.
 fn await_followers(group: &mut Group, job: &Replicated<'_>, name: &str) {
     let mut pods: BTreeMap<String, i32> = BTreeMap::new();
     for index in 0..job.least {
@@ -117,10 +184,19 @@ fn leaf_name(job: &Replicated<'_>, job_index: i32) -> String {
 
 fn replicated_jobs<'a>(set: Object<'a>) -> Result<Vec<Replicated<'a>>, GroupProblem> {
     let listed = set.value().pointer("/spec/replicatedJobs").and_then(Value::as_array);
-    let mut jobs = Vec::new();
-    for position in 0..listed.map_or(0, Vec::len) {
-        let job = replicated_job(set, &format!("/spec/replicatedJobs/{position}"))?;
+    let is_ordered = set.value().pointer(ORDER).and_then(Value::as_str) == Some("InOrder");
+    let mut jobs: Vec<Replicated<'_>> = Vec::new();
+    let mut previous = None;
+    for (position, value) in listed.into_iter().flatten().enumerate() {
+        let mut job = replicated_job(set, &format!("/spec/replicatedJobs/{position}"))?;
+        let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
+        let named = value.get("dependsOn").and_then(Value::as_array).into_iter().flatten();
+        let named = named.filter_map(|on| Some(Predecessor { name: text(on, "name")?, complete: text(on, "status") == Some("Complete") }));
+        // Only those before it in the list can come first; JobSet refuses others.
+        job.after.extend(named.filter(|after| jobs.iter().any(|job| job.name == after.name)));
+        job.after.extend(previous.filter(|_| is_ordered).map(|name| Predecessor { name, complete: false }));
         if 0 < job.n_jobs && 0 < job.n_pods {
+            previous = text(value, "name");
             jobs.push(job);
         }
     }
@@ -174,6 +250,7 @@ fn replicated_job<'a>(set: Object<'a>, base: &str) -> Result<Replicated<'a>, Gro
         constraint,
         index_label: places.index_label(),
         template: value.pointer(&format!("{base}/template/spec/template")),
+        after: Vec::new(),
         // With node selectors there is no leader: all pods are made at once.
         has_leader: exclusive.is_some() && set.annotations().get(SELECTOR_STRATEGY).or_else(|| of_job.get(SELECTOR_STRATEGY)).is_none(),
         name,
@@ -186,8 +263,7 @@ fn minimum(set: Object<'_>, jobs: &[Replicated<'_>]) -> Result<i32, GroupProblem
     if let Some(text) = set.annotations().get(keys::BATCH_MIN_MEMBER) {
         return Ok(min_member(set.display(), text)?.min(all));
     }
-    let is_ordered = set.value().pointer(ORDER).and_then(Value::as_str) == Some("InOrder");
-    Ok(if is_ordered { all.min(1) } else { all })
+    Ok(all)
 }
 
 /// Where a pod is.

@@ -67,6 +67,7 @@ pub fn group(input: &Input<'_>) -> Group {
         return group;
     };
     group.name = group_name(gang, &group.owner.uid, "");
+    group.pod_gang = Some(gang.to_owned());
     if let Err(problem) = fill(&mut group, input, set, gang) {
         group.problems.push(problem);
     }

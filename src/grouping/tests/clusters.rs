@@ -130,7 +130,6 @@ fn job_sets() {
     check(&job_set("", "", &TWO), &format!("min*2 {expected}"));
     check(&job_set("kai.scheduler/batch-min-member: '1'", "", &TWO), &format!("min*1 {expected}"));
     check(&job_set("kai.scheduler/batch-min-member: '9'", "", &TWO), &format!("min*2 {expected}"));
-    check(&job_set("", "startupPolicy: {startupPolicyOrder: InOrder},", &TWO), &format!("min*1 {expected}"));
     let group = group(&job_set("", "", &TWO));
     assert_eq!((group.name.as_str(), group.owner.display().as_str()), ("pg-s-u", "JobSet/s"));
     assert!(group.is_gang());
@@ -158,6 +157,56 @@ fn job_sets() {
         (&labels["jobset.sigs.k8s.io/job-index"], &labels["jobset.sigs.k8s.io/job-global-index"]),
         (&Value::from("1"), &Value::from("2"))
     );
+}
+
+/// What one pod of each replicated job says: the leaves' minimums, and what is to come.
+fn steps(spec: &str) -> Vec<(Group, String)> {
+    let mut yaml = format!("{{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {{name: s, uid: u}}, spec: {spec}}}");
+    for job in ["a", "b", "c"] {
+        yaml += &format!(
+            "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {job}, labels: {{jobset.sigs.k8s.io/replicatedjob-name: {job},
+               jobset.sigs.k8s.io/job-index: '0'}}, ownerReferences: [{{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: s,
+               uid: u, controller: true}}]}}, spec: SPEC}}"
+        );
+    }
+    let said = |(_, group): (String, Group)| {
+        assert_eq!((problems(&group), group.spec.min_sub_group), (Vec::new(), Some(3)));
+        let leaves = group.spec.sub_groups.iter().filter_map(|leaf| leaf.min_member);
+        let leaves: Vec<String> = leaves.map(|least| least.to_string()).collect();
+        let text = format!("{} {}", leaves.join(","), to_come(&group));
+        (group, text.trim_end().to_owned())
+    };
+    // The given ones come before those that are made up.
+    groups(&yaml).into_iter().take(3).map(said).collect()
+}
+
+fn job_of(name: &str, n_pods: u32, after: &str) -> String {
+    let spec = format!("{{parallelism: {n_pods}, completions: {n_pods}, template: {{spec: SPEC}}}}");
+    format!("{{name: {name}, template: {{spec: {spec}}}{after}}}")
+}
+
+#[test]
+fn job_sets_in_order_ask_for_what_is_there() {
+    let jobs = |a: &str, b: &str, c: &str| format!("replicatedJobs: [{}, {}, {}]", job_of("a", 4, a), job_of("b", 2, b), job_of("c", 3, c));
+    let check = |spec: String, expected: [&str; 3]| {
+        let steps = steps(&format!("{{{spec}}}"));
+        assert_eq!(steps.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), expected, "{spec}");
+        steps
+    };
+    let in_order = format!("startupPolicy: {{startupPolicyOrder: InOrder}}, {}", jobs("", "", ""));
+    let next = ["4,0,0 b-replica-0 2! | c-replica-0 3!", "0,2,0 c-replica-0 3!", "0,0,3"];
+    let steps = check(in_order, next);
+    // Whoever comes later knows more, although it asks for less.
+    assert!(steps[1].0.outranks(&steps[0].0) && steps[2].0.outranks(&steps[1].0) && !steps[0].0.outranks(&steps[2].0));
+    let ready = |name: &str| format!(", dependsOn: [{{name: {name}, status: Ready}}]");
+    let complete = |name: &str| format!(", dependsOn: [{{name: {name}, status: Complete}}]");
+    check(jobs("", &ready("a"), &ready("b")), next);
+    // What comes after an end needs no room beside it; c comes beside b, which needs none before a has ended.
+    check(jobs("", &complete("a"), &ready("b")), ["4,0,0", "0,2,0 c-replica-0 3!", "0,0,3"]);
+    check(jobs("", &ready("a"), &complete("a")), ["4,0,0 b-replica-0 2!", "0,2,0", "0,2,3"]);
+    check(jobs("", "", &complete("a")), ["4,2,0", "4,2,0", "0,2,3"]);
+    // Names that do not come before are not waited for.
+    check(jobs("", &ready("c"), &ready("nobody")), ["4,2,3", "4,2,3", "4,2,3"]);
 }
 
 #[test]

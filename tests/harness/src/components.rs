@@ -40,6 +40,13 @@ impl Ports {
     }
 }
 
+/// A port that is free now.
+pub(crate) fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("picking a free port"))?;
+    let address = listener.local_addr().map_err(Error::io("picking a free port"))?;
+    Ok(address.port())
+}
+
 /// Everything the command lines are made of.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {

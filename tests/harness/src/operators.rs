@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
-use kube::Client;
+use k8s_openapi::ByteString;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::components::free_port;
+use crate::error::{Error, Result};
 use crate::plane::{ControlPlane, Options, blocking};
 use crate::programs::Programs;
 
@@ -15,6 +19,10 @@ pub enum Operator {
     Training,
     /// KubeRay: RayCluster, RayJob, RayService.
     Ray,
+    /// JobSet, with its admission webhooks.
+    JobSet,
+    /// LeaderWorkerSet, with its admission webhooks.
+    LeaderWorkerSet,
 }
 
 impl Operator {
@@ -22,6 +30,8 @@ impl Operator {
         match self {
             Self::Training => "training-operator",
             Self::Ray => "ray-operator",
+            Self::JobSet => "jobset-operator",
+            Self::LeaderWorkerSet => "lws-operator",
         }
     }
 
@@ -30,11 +40,26 @@ impl Operator {
         match self {
             Self::Training => "pytorchjobs",
             Self::Ray => "rayclusters",
+            Self::JobSet => "jobsets",
+            Self::LeaderWorkerSet => "leaderworkersets",
         }
     }
 
-    fn args(self, kubeconfig: &Path) -> Vec<String> {
+    fn has_webhooks(self) -> bool {
+        matches!(self, Self::JobSet | Self::LeaderWorkerSet)
+    }
+
+    /// `port` is that of its webhooks, if it has some.
+    fn args(self, kubeconfig: &Path, port: u16) -> Vec<String> {
         let mut args = vec![format!("--kubeconfig={}", kubeconfig.display())];
+        if self.has_webhooks() {
+            let dir = kubeconfig.parent().unwrap_or(kubeconfig);
+            args.push(format!("--port={port}"));
+            args.push(format!("--cert-dir={}", dir.display()));
+            // The certificate of the API server is one for loopback.
+            args.push("--cert=apiserver.crt".into());
+            args.push("--key=apiserver.key".into());
+        }
         if self == Self::Ray {
             // The pods' indexes, by which groups are cut into segments.
             args.push("--feature-gates=RayMultiHostIndexing=true".into());
@@ -65,18 +90,67 @@ async fn watches(client: &Client, resource: &str) -> Result<(), String> {
     }
 }
 
+/// The configuration of an operator's webhooks as its module brings it, with
+/// its patches, but served on loopback.
+async fn configure_webhooks(client: &Client, program: &str, dir: &Path, ca: &Path, port: u16) -> Result<()> {
+    let manifests = read(&dir.join("manifests.yaml"))?;
+    let bundle = std::fs::read(ca).map_err(Error::io(format!("reading {}", ca.display())))?;
+    let bundle = serde_json::to_value(ByteString(bundle)).unwrap_or_default();
+    for mut configuration in manifests {
+        let kind = configuration["kind"].as_str().unwrap_or_default().to_owned();
+        let patch = match kind.as_str() {
+            "MutatingWebhookConfiguration" => "mutating-patch.yaml",
+            _ => "validating-patch.yaml",
+        };
+        // A list of one replacement: the webhook of pods is asked about its own only.
+        let replacement = read(&dir.join(patch))?.swap_remove(0);
+        configuration["webhooks"][1] = replacement[0]["value"].clone();
+        configuration["metadata"] = json!({"name": program});
+        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+            let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap_or_default();
+            let url = format!("https://127.0.0.1:{port}{path}");
+            webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
+        }
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", &kind);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
+        let params = PatchParams::apply("berth-harness").force();
+        api.patch(program, &params, &Patch::Apply(&configuration))
+            .await
+            .map_err(Error::api(format!("applying {kind} {program}")))?;
+    }
+    Ok(())
+}
+
+/// The documents of a YAML file.
+fn read(path: &Path) -> Result<Vec<Value>> {
+    let text = std::fs::read_to_string(path).map_err(Error::io(format!("reading {}", path.display())))?;
+    let documents: std::result::Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);
+    let documents = documents.map_err(|error| error.to_string()).and_then(|documents| match documents.is_empty() {
+        true => Err("it is empty".to_owned()),
+        false => Ok(documents),
+    });
+    documents.map_err(|reason| Error::BadFile { path: path.into(), reason })
+}
+
 impl ControlPlane {
     /// Installs the operator's CRDs as its own module brings them and starts
-    /// it; it watches its kinds when this returns. It is built first if it is
+    /// it; it watches its kinds when this returns, and admits them if it does that. It is built first if it is
     /// not there, which takes minutes the first time.
     pub async fn start_operator(&mut self, client: &Client, operator: Operator) -> Result<()> {
         let program = operator.program();
         let programs = blocking(move || Programs::ready(&[program])).await?;
         self.apply_crds(client, &programs.crds(program)).await?;
-        let args = operator.args(self.kubeconfig_path());
+        let port = free_port()?;
+        let args = operator.args(self.kubeconfig_path(), port);
         self.spawn(program, &programs.path(program)?, &args)?;
         let watch = format!("resource=\"{}\"", operator.watched());
         self.ready(program, &Options::default(), || watches(client, &watch))
-            .await
+            .await?;
+        if operator.has_webhooks() {
+            // They are served before anything is watched.
+            let ca = self.kubeconfig_path().with_file_name("ca.crt");
+            configure_webhooks(client, program, &programs.webhooks(program), &ca, port).await?;
+        }
+        Ok(())
     }
 }

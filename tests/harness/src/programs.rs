@@ -49,6 +49,11 @@ impl Programs {
         self.built.join(format!("{operator}-crds"))
     }
 
+    /// The directory with the configuration of an operator's webhooks.
+    pub(crate) fn webhooks(&self, operator: &str) -> PathBuf {
+        self.built.join(format!("{operator}-webhooks"))
+    }
+
     /// The path of one program.
     pub(crate) fn path(&self, program: &'static str) -> Result<PathBuf> {
         if let ("etcd" | "kube-apiserver", Some(given)) = (program, &self.given) {
