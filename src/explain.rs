@@ -1,5 +1,6 @@
 //! Reasons and fixes as sentences. A failure is data; this is where it becomes text, for every surface.
 
+use berth_api::keys::DEFAULT_QUEUE;
 use berth_engine::facts::Problem;
 use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, Proof, QueueBlock, Reason, Rule, Stale, Unit};
 
@@ -47,7 +48,18 @@ fn head(reason: &Reason) -> String {
         Code::UnsupportedFeature => {
             format!("{who}uses {}, which is recognised but not supported yet", reason.detail)
         }
+        Code::QueueNotFound if queue_name(reason).is_empty() => "its PodGroup names no queue".to_owned(),
+        Code::QueueNotFound if queue_name(reason) == DEFAULT_QUEUE => {
+            format!("queue {DEFAULT_QUEUE}, that of work that names none, does not exist")
+        }
         Code::QueueNotFound => format!("queue {} does not exist", queue_name(reason)),
+        Code::QueueOrphaned if reason.detail.is_empty() => {
+            format!("queue {} is above itself: correct spec.parentQueue there", queue_name(reason))
+        }
+        Code::QueueOrphaned => format!(
+            "queue {} is below queue {}, which does not exist",
+            queue_name(reason), reason.detail
+        ),
         Code::QueueNotLeaf => format!(
             "queue {} has queues below it; only a queue without any takes work",
             queue_name(reason)
@@ -304,6 +316,11 @@ fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
         (FixKind::CorrectValue, [key, allowed]) => format!("correct {key}; allowed: {allowed}"),
         (FixKind::CorrectValue, _) => format!("correct {targets}"),
         (FixKind::CreateObject, _) => format!("create {targets}"),
+        (FixKind::NameQueue, named) => {
+            let more = fix.count.saturating_sub(i64::try_from(named.len()).unwrap_or(i64::MAX));
+            let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("name one that takes work ({targets}{and})")
+        }
     }
 }
 

@@ -239,6 +239,8 @@ pub enum Code {
     QueueNotFound,
     /// The queue named has children; only leaves take work.
     QueueNotLeaf,
+    /// A queue above the one named does not exist, or the queue is above itself.
+    QueueOrphaned,
     /// A limit of the queue or of an ancestor would be passed.
     QueueOverLimit,
     /// Work that can't be preempted would pass a queue's quota.
@@ -273,11 +275,12 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 19] = [
+    pub const ALL: [Code; 20] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
         Code::QueueNotLeaf,
+        Code::QueueOrphaned,
         Code::QueueOverLimit,
         Code::QueueOverQuota,
         Code::NotEnoughPods,
@@ -303,6 +306,7 @@ impl Code {
             Code::UnsupportedFeature => "UnsupportedFeature",
             Code::QueueNotFound => "QueueNotFound",
             Code::QueueNotLeaf => "QueueNotLeaf",
+            Code::QueueOrphaned => "QueueOrphaned",
             Code::QueueOverLimit => "QueueOverLimit",
             Code::QueueOverQuota => "QueueOverQuota",
             Code::NotEnoughPods => "NotEnoughPods",
@@ -377,7 +381,7 @@ pub struct Reason {
     pub problem: Option<crate::facts::Problem>,
     /// The limit or quota, for `Code::QueueOverLimit` and `Code::QueueOverQuota`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
-    /// Free text: the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
+    /// Free text: the missing parent for `Code::QueueOrphaned` (empty when the queue is above itself), the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
     /// `Code::VolumesNotReady`, the key for `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
@@ -410,6 +414,7 @@ impl Reason {
                 | Code::UnsupportedFeature
                 | Code::QueueNotFound
                 | Code::QueueNotLeaf
+                | Code::QueueOrphaned
                 | Code::QueueOverLimit
                 | Code::QueueOverQuota
                 | Code::NotEnoughPods
@@ -547,6 +552,8 @@ pub enum FixKind {
     CorrectValue,
     /// Create the object named.
     CreateObject,
+    /// Name another queue: one of those listed, of `count` in all.
+    NameQueue,
 }
 
 impl FixKind {
@@ -562,6 +569,7 @@ impl FixKind {
             FixKind::RaiseQuota => "RaiseQuota",
             FixKind::CorrectValue => "CorrectValue",
             FixKind::CreateObject => "CreateObject",
+            FixKind::NameQueue => "NameQueue",
         }
     }
 }

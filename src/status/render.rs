@@ -60,25 +60,31 @@ fn kai_reason(code: Code) -> &'static str {
     match code {
         Code::QueueOverLimit => "OverLimit",
         Code::QueueOverQuota => "NonPreemptibleOverQuota",
-        Code::QueueNotFound => "QueueDoesNotExist",
+        Code::QueueNotFound | Code::QueueOrphaned => "QueueDoesNotExist",
         _ => "PodSchedulingErrors",
     }
 }
 
-/// Figures of the queue that refused.
-fn queue_details(block: &QueueBlock) -> Value {
+/// Figures of the queue that refused: its limit, or what it deserves.
+fn queue_details(code: Code, block: &QueueBlock) -> Value {
     let amount = |thousandths: i64| match block.resource {
         "gpu" => json!({"nvidia.com/gpu": quantity("cpu", thousandths)}),
         "cpu" => json!({"cpu": quantity("cpu", thousandths / 1000)}),
         // Thousandths of megabytes are kilobytes.
         _ => json!({"memory": quantity("memory", thousandths.saturating_mul(1000))}),
     };
-    json!({"queueDetails": {
-        "name": block.queue,
-        "queueAllocatedResources": amount(block.used_millis),
-        "queueResourceLimits": amount(block.limit_millis),
-        "podGroupRequestedResources": amount(block.asked_millis),
-    }})
+    let [used, limit, asked] = match code {
+        Code::QueueOverQuota => {
+            ["queueAllocatedNonPreemptibleResources", "queueDeservedResources", "podGroupRequestedNonPreemptibleResources"]
+        }
+        _ => ["queueAllocatedResources", "queueResourceLimits", "podGroupRequestedResources"],
+    };
+    let figures = [(used, block.used_millis), (limit, block.limit_millis), (asked, block.asked_millis)];
+    let mut details = json!({"name": block.queue});
+    for (field, thousandths) in figures {
+        details[field] = amount(thousandths);
+    }
+    json!({"queueDetails": details})
 }
 
 /// The scheduling conditions of a PodGroup; null clears them.
@@ -98,7 +104,7 @@ pub(super) fn scheduling_conditions(report: &GangReport, node_pool: &str, known:
         .map(|reason| {
             let mut entry = json!({"reason": kai_reason(reason.code), "message": condition(reason).message});
             if let Some(block) = reason.queue.as_ref().filter(|_| matches!(reason.code, Code::QueueOverLimit | Code::QueueOverQuota)) {
-                entry["details"] = queue_details(block);
+                entry["details"] = queue_details(reason.code, block);
             }
             entry
         })
@@ -323,6 +329,13 @@ mod tests {
             let details = &reason["details"]["queueDetails"];
             assert_eq!((&details["name"], &details["podGroupRequestedResources"][name]), (&json!("team"), &json!(amount)));
         }
+        let mut fixed = waits(Code::QueueOverQuota);
+        fixed.reasons[0].queue = Some(block("gpu"));
+        let conditions = scheduling_conditions(&fixed, "", &Value::Null, Timestamp::UNIX_EPOCH);
+        let details = &conditions[0]["reasons"][0]["details"]["queueDetails"];
+        assert_eq!(details["queueDeservedResources"]["nvidia.com/gpu"], "500");
+        assert_eq!(details["queueAllocatedNonPreemptibleResources"]["nvidia.com/gpu"], "400");
+        assert_eq!(details["queueResourceLimits"], Value::Null);
         let missing = scheduling_conditions(&waits(Code::QueueNotFound), "", &Value::Null, Timestamp::UNIX_EPOCH);
         assert_eq!(missing[0]["reasons"][0]["reason"], "QueueDoesNotExist");
     }

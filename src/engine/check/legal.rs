@@ -246,8 +246,9 @@ impl<'a> Members<'a> {
 /// The queue takes work, and no limit from it to the root is passed.
 fn queue(scene: &Scene<'_>, gang: &GangFacts, puts: &[Put<'_>], kinds: &mut BTreeSet<FaultKind>) {
     let all = &scene.world.queues;
-    let known = all.contains_key(&gang.queue) || (all.is_empty() && gang.queue == crate::world::DEFAULT_QUEUE);
-    if !known || all.values().any(|other| other.parent.as_ref() == Some(&gang.queue)) {
+    let known = all.contains_key(&gang.queue) || (all.is_empty() && [crate::world::DEFAULT_QUEUE, ""].contains(&gang.queue.as_str()));
+    let is_parent = all.values().any(|other| other.parent.as_ref() == Some(&gang.queue));
+    if !known || is_parent || scene.orphaned(&gang.queue) {
         kinds.insert(FaultKind::QueueClosed(gang.queue.clone()));
     }
     let asked = puts.iter().map(|put| charge(put.pod)).fold([0_i64; 3], |sum, one| {

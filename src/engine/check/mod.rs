@@ -60,7 +60,7 @@ pub enum FaultKind {
     BelowMinimum(String),
     /// Live members are in several domains, or outside every domain, of a required level (subgroup, level).
     Split(String, String),
-    /// The queue takes no work: it does not exist, or has queues below it.
+    /// The queue takes no work: it does not exist, has queues below it, or one above it is missing.
     QueueClosed(String),
     /// A limit is passed (queue, `gpu`, `cpu` or `memory`).
     OverLimit(String, &'static str),

@@ -130,6 +130,7 @@ impl<'s, 'a> Ours<'s, 'a> {
             Code::QueueNotLeaf => {
                 self.scene.world.queues.values().any(|other| other.parent.as_ref() == Some(&self.gang.queue))
             }
+            Code::QueueOrphaned => self.scene.orphaned(&self.gang.queue),
             Code::QueueOverLimit | Code::QueueOverQuota => queue.is_some_and(|block| {
                 let quota = reason.code == Code::QueueOverQuota;
                 let Some(facts) = self.scene.world.queues.get(&block.queue) else { return false };

@@ -12,7 +12,7 @@ use crate::policy::Policy;
 use crate::topology::is_placeholder;
 use crate::world::World;
 
-/// Longer chains of queues or subgroups are cycles.
+/// Longer chains of subgroups are cycles.
 const MAX_DEPTH: usize = 64;
 
 /// Where every pod is, and what follows from that.
@@ -159,13 +159,20 @@ impl<'a> Scene<'a> {
         let mut chain = vec![leaf];
         let mut at = leaf;
         while let Some(parent) = self.world.queues.get(at).and_then(|queue| queue.parent.as_deref()) {
-            if chain.len() > MAX_DEPTH {
+            if chain.len() > self.world.queues.len() {
                 break;
             }
             chain.push(parent);
             at = parent;
         }
         chain
+    }
+
+    /// A queue above this one is missing, or it is above itself.
+    pub(super) fn orphaned(&self, queue: &str) -> bool {
+        let queues = &self.world.queues;
+        let chain = self.chain(queue);
+        queues.contains_key(queue) && (chain.len() > queues.len() || chain.iter().any(|name| !queues.contains_key(*name)))
     }
 
     /// The topology that a subgroup's constraint speaks of: its own, an ancestor's, the default one.

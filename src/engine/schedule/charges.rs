@@ -10,6 +10,9 @@ use crate::place::task::Item;
 use crate::world::QueueError;
 use crate::world::model::{Gang, OrderKey};
 
+/// Queues that a reason lists by name; the rest is counted.
+const MAX_QUEUES_NAMED: usize = 3;
+
 impl Pass<'_> {
     /// What the next decision of a gang would place: its minimum, or one pod above it.
     pub(super) fn asked(&self, key: &OrderKey) -> [i64; 3] {
@@ -80,29 +83,44 @@ impl Pass<'_> {
             asked_millis: 0,
         };
         self.world.admit(&gang.facts.queue, asked, gang.facts.preemptible).map_err(|error| {
+            let mut missing = None;
             let (code, queue) = match error {
                 QueueError::NotFound(queue) => (Code::QueueNotFound, block(&queue)),
                 QueueError::NotLeaf(queue) => (Code::QueueNotLeaf, block(&queue)),
+                QueueError::Orphaned(queue, parent) => {
+                    missing = parent;
+                    (Code::QueueOrphaned, block(&queue))
+                }
                 QueueError::OverLimit(block) => (Code::QueueOverLimit, block),
                 QueueError::OverQuota(block) => (Code::QueueOverQuota, block),
             };
             let mut reason = Reason::new(code);
-            let kind = match code {
-                Code::QueueOverLimit => Some(FixKind::RaiseLimit),
-                Code::QueueOverQuota => Some(FixKind::RaiseQuota),
-                _ => None,
-            };
-            if let Some(kind) = kind {
-                reason.fixes.push(Fix {
-                    kind,
-                    verified: false,
-                    domain: Vec::new(),
-                    count: queue.used_millis.saturating_add(queue.asked_millis),
-                    target: vec![queue.queue.clone(), queue.resource.to_owned()],
-                });
-            }
+            reason.detail = missing.unwrap_or_default();
+            reason.fixes = self.queue_fixes(code, &queue, &reason.detail);
             reason.queue = Some(queue);
             reason
         })
+    }
+
+    /// What would make a queue take the work. None is solved again here.
+    fn queue_fixes(&self, code: Code, block: &QueueBlock, missing: &str) -> Vec<Fix> {
+        let fix = |kind, count, target| Fix { kind, verified: false, domain: Vec::new(), count, target };
+        let enough = block.used_millis.saturating_add(block.asked_millis);
+        let limited = || vec![block.queue.clone(), block.resource.to_owned()];
+        let create = |name: &str| (!name.is_empty()).then(|| fix(FixKind::CreateObject, 1, vec![format!("Queue {name}")]));
+        let other = || {
+            let mut names = self.world.leaves_below(&block.queue);
+            let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
+            names.truncate(MAX_QUEUES_NAMED);
+            (count > 0).then(|| fix(FixKind::NameQueue, count, names))
+        };
+        match code {
+            Code::QueueOverLimit => vec![fix(FixKind::RaiseLimit, enough, limited())],
+            Code::QueueOverQuota => vec![fix(FixKind::RaiseQuota, enough, limited())],
+            Code::QueueNotFound => create(&block.queue).into_iter().chain(other()).collect(),
+            Code::QueueNotLeaf => other().into_iter().collect(),
+            Code::QueueOrphaned => create(missing).into_iter().collect(),
+            _ => Vec::new(),
+        }
     }
 }

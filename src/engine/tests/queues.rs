@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::fixture::Lab;
 use crate::facts::*;
+use crate::outcome::{Code, FixKind};
 
 fn queue(name: &str, parent: Option<&str>, quota: i64, weight: i64) -> Event {
     let gpu = QueueAmount { quota_millis: Some(quota * 1000), limit_millis: None, weight_millis: weight * 1000 };
@@ -71,17 +72,91 @@ fn shares_do_not_count_what_others_hold() {
 }
 
 #[test]
-fn a_queue_that_is_its_own_ancestor_stands_at_the_top() {
+fn a_queue_that_hangs_from_nothing_takes_no_work() {
     let mut lab = Lab::new("b/r1: a");
     lab.send(queue("one", Some("two"), 4, 1));
     lab.send(queue("two", Some("one"), 4, 1));
     lab.send(queue("self", Some("self"), 4, 1));
     lab.send(queue("lost", Some("nowhere"), 4, 1));
     submit(&mut lab, "lost", 0, 1, true);
+    submit(&mut lab, "self", 0, 1, true);
     lab.pass();
     let standings = lab.world.standings();
     assert!(!standings.roots.is_empty() && standings.queues.iter().all(|queue| queue.children.len() < 4));
-    assert_eq!(lab.places("lost-0"), "a");
+    assert!(standings.queues.iter().all(|queue| queue.fair[0] == 0), "work that can't start has no share");
+    let reason = |gang: &str, lab: &Lab| lab.world.gang_report(&format!("gang-{gang}")).unwrap().reasons[0].clone();
+    let lost = reason("lost-0", &lab);
+    assert_eq!((lost.code, lost.detail.as_str()), (Code::QueueOrphaned, "nowhere"));
+    assert_eq!(lost.fixes.iter().map(|fix| (fix.kind, fix.target[0].as_str())).collect::<Vec<_>>(), [(FixKind::CreateObject, "Queue nowhere")]);
+    let own = reason("self-0", &lab);
+    assert_eq!((own.code, own.detail.as_str()), (Code::QueueOrphaned, ""));
+    // What is missing comes: at once.
+    lab.send(queue("nowhere", None, 4, 1));
+    lab.send(queue("self", None, 4, 1));
+    lab.pass();
+    assert_eq!((lab.places("lost-0").as_str(), lab.places("self-0").as_str()), ("a", "a"));
+}
+
+#[test]
+fn queues_that_take_work_are_named() {
+    let mut lab = Lab::new("b/r1: a");
+    lab.send(queue("top", None, 4, 1));
+    lab.send(queue("other", None, 4, 1));
+    for n in 0..5 {
+        lab.send(queue(&format!("leaf-{n}"), Some("top"), 4, 1));
+    }
+    submit(&mut lab, "top", 0, 1, true);
+    submit(&mut lab, "none", 0, 1, true);
+    lab.pass();
+    let fixes = |gang: &str| -> Vec<(FixKind, i64, Vec<String>)> {
+        let reasons = lab.world.gang_report(&format!("gang-{gang}")).unwrap().reasons;
+        assert_eq!(reasons.len(), 1);
+        reasons[0].fixes.iter().map(|fix| (fix.kind, fix.count, fix.target.clone())).collect()
+    };
+    let names = |names: [&str; 3]| names.map(str::to_owned).to_vec();
+    assert_eq!(fixes("top-0"), [(FixKind::NameQueue, 5, names(["leaf-0", "leaf-1", "leaf-2"]))]);
+    let create = (FixKind::CreateObject, 1, vec!["Queue none".to_owned()]);
+    assert_eq!(fixes("none-0"), [create, (FixKind::NameQueue, 6, names(["leaf-0", "leaf-1", "leaf-2"]))]);
+}
+
+/// What queues are charged, report and may have.
+fn books(lab: &Lab) -> String {
+    let standings = lab.world.standings();
+    let mut queues: Vec<_> = standings.queues.iter().map(|queue| format!("{queue:?}")).collect();
+    queues.sort();
+    let charged: Vec<_> = lab.world.charged.iter().filter(|(_, charge)| charge.iter().any(|amount| *amount != 0)).collect();
+    format!("{charged:?} {:?} {queues:?}", lab.world.queue_reports())
+}
+
+#[test]
+fn a_moved_gang_and_a_moved_queue_are_counted_where_they_are_now() {
+    let start = |events: &[Event]| {
+        let mut lab = Lab::new("b/r1: a");
+        events.iter().cloned().for_each(|event| lab.send(event));
+        lab
+    };
+    let queues = [queue("top", None, 4, 1), queue("side", None, 4, 1), queue("one", Some("top"), 4, 1), queue("two", Some("side"), 4, 1)];
+    let mut lab = start(&queues);
+    for n in 0..3 {
+        submit(&mut lab, "one", n, 1, n > 0);
+    }
+    lab.pass();
+    assert_eq!((has(&lab, "top"), has(&lab, "side")), (3, 0));
+    // One gang goes to the other queue, then that queue below the first one's parent.
+    let moved = GangFacts { queue: "two".into(), preemptible: false, ..Lab::gang_facts("one-0", 1, ConstraintFacts::default()) };
+    lab.send(Event::GangUpsert(moved.clone()));
+    assert_eq!((has(&lab, "one"), has(&lab, "two"), has(&lab, "top"), has(&lab, "side")), (2, 1, 2, 1));
+    lab.send(queue("two", Some("top"), 4, 1));
+    assert_eq!((has(&lab, "top"), has(&lab, "side")), (3, 0));
+    lab.pass();
+    // As if it had never been otherwise.
+    let mut anew = start(&[queues[0].clone(), queues[1].clone(), queues[2].clone(), queue("two", Some("top"), 4, 1)]);
+    for n in 0..3 {
+        submit(&mut anew, "one", n, 1, n > 0);
+    }
+    anew.send(Event::GangUpsert(moved));
+    anew.pass();
+    assert_eq!(books(&lab), books(&anew));
 }
 
 proptest! {

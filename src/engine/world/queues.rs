@@ -9,9 +9,6 @@ use crate::world::apply::gang_key;
 
 /// The queue of workloads that name none. While no Queue exists at all it is unlimited.
 pub const DEFAULT_QUEUE: &str = "default-queue";
-/// Longer parent chains are cut: deeper trees than this are a cycle.
-const MAX_DEPTH: usize = 64;
-
 /// Why a queue cannot take work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueError {
@@ -19,6 +16,8 @@ pub enum QueueError {
     NotFound(String),
     /// It has children: only leaves take work.
     NotLeaf(String),
+    /// The queue, and the one above it that does not exist; none when the queue is above itself.
+    Orphaned(String, Option<String>),
     /// A limit would be passed.
     OverLimit(QueueBlock),
     /// Work that can't be preempted would pass a quota.
@@ -92,18 +91,44 @@ impl World {
         }
     }
 
-    /// The chain from a leaf queue to its root.
-    fn chain<'a>(&'a self, leaf: &str) -> Vec<&'a QueueFacts> {
+    /// The chain from a leaf queue to its root; a cycle ends where it began.
+    pub(super) fn chain<'a>(&'a self, leaf: &str) -> Vec<&'a QueueFacts> {
         let mut chain = Vec::new();
         let mut at = self.queues.get(leaf);
-        while let Some(queue) = at {
+        while let Some(queue) = at.filter(|_| chain.len() < self.queues.len()) {
             chain.push(queue);
-            if chain.len() > MAX_DEPTH {
-                break;
-            }
             at = queue.parent.as_deref().and_then(|parent| self.queues.get(parent));
         }
         chain
+    }
+
+    /// That the queue exists, has none below it, and hangs from the top of the tree.
+    pub(super) fn takes_work(&self, queue: &str) -> Result<(), QueueError> {
+        if !self.queues.contains_key(queue) {
+            return if self.queues.is_empty() && ([DEFAULT_QUEUE, ""].contains(&queue)) {
+                Ok(())
+            } else {
+                Err(QueueError::NotFound(queue.to_owned()))
+            };
+        }
+        if self.queues.values().any(|other| other.parent.as_deref() == Some(queue) && other.name != queue) {
+            return Err(QueueError::NotLeaf(queue.to_owned()));
+        }
+        let chain = self.chain(queue);
+        let Some(top) = chain.last() else { return Ok(()) };
+        match &top.parent {
+            None => Ok(()),
+            Some(parent) if self.queues.contains_key(parent) => Err(QueueError::Orphaned(queue.to_owned(), None)),
+            Some(parent) => Err(QueueError::Orphaned(top.name.clone(), Some(parent.clone()))),
+        }
+    }
+
+    /// Names of the queues below this one that have none below them; of all such queues when there is none of that name.
+    pub(crate) fn leaves_below(&self, queue: &str) -> Vec<String> {
+        let known = self.queues.contains_key(queue);
+        let below = |leaf: &str| !known || self.chain(leaf).iter().any(|above| above.name == queue);
+        let leaves = self.queues.keys().filter(|name| *name != queue && self.takes_work(name).is_ok() && below(name));
+        leaves.cloned().collect()
     }
 
     /// What is charged to a queue and everything below it.
@@ -120,16 +145,7 @@ impl World {
     /// Checks that the queue takes work and that `asked` (thousandths) passes no limit from leaf to root; of work that
     /// can't be preempted, no quota either: nobody could give such room back to those who deserve it.
     pub(crate) fn admit(&self, queue: &str, asked: [i64; 3], preemptible: bool) -> Result<(), QueueError> {
-        if !self.queues.contains_key(queue) {
-            return if self.queues.is_empty() && queue == DEFAULT_QUEUE {
-                Ok(())
-            } else {
-                Err(QueueError::NotFound(queue.to_owned()))
-            };
-        }
-        if self.queues.values().any(|other| other.parent.as_deref() == Some(queue)) {
-            return Err(QueueError::NotLeaf(queue.to_owned()));
-        }
+        self.takes_work(queue)?;
         for above in self.chain(queue) {
             let used = self.charged_below(&above.name);
             let amounts = [above.gpu, above.cpu, above.memory];

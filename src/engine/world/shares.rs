@@ -13,9 +13,6 @@ use crate::world::World;
 /// GPUs, milli-cores and megabytes in thousandths.
 pub(crate) type Amounts3 = [i64; 3];
 
-/// Longer chains of parents are a cycle and are cut.
-const MAX_DEPTH: usize = 64;
-
 /// A queue, and how it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -64,12 +61,16 @@ impl World {
             standings.push(&queue.name, queue.created, queue.priority, amounts);
         }
         // Without any Queue there is one, unlimited; work of a queue that does not exist waits with a reason.
+        let mut takes: BTreeMap<&str, bool> = BTreeMap::new();
         for gang in self.gangs.iter().flatten() {
             if !standings.by_name.contains_key(&gang.facts.queue) {
                 standings.push(&gang.facts.queue, Millis::MAX, 100, [QueueAmount::UNLIMITED; 3]);
             }
             let at = standings.by_name[&gang.facts.queue];
-            let row: Vec<(usize, i64)> = gang.usage.requested.iter().copied().enumerate().collect();
+            // Work that its queue does not take asks for nothing: what it waits for is no share.
+            let takes = *takes.entry(gang.facts.queue.as_str()).or_insert_with_key(|queue| self.takes_work(queue).is_ok());
+            let row = if takes { &gang.usage.requested } else { &gang.usage.allocated };
+            let row: Vec<(usize, i64)> = row.iter().copied().enumerate().collect();
             add(&mut standings.queues[at].requested, &self.charge_of(&row));
         }
         standings.link(|name| self.queues.get(name)?.parent.clone());
@@ -124,8 +125,9 @@ impl Standings {
         }
         for at in 0..self.queues.len() {
             let mut above = self.queues[at].parent;
-            for _ in 0..MAX_DEPTH {
-                above = above.and_then(|above| self.queues[above].parent);
+            for _ in 0..self.queues.len() {
+                let Some(next) = above else { break };
+                above = self.queues[next].parent;
             }
             if above.is_some() {
                 self.queues[at].parent = None;

@@ -8,9 +8,6 @@ use crate::outcome::QueueReport;
 use crate::world::World;
 use crate::world::model::Gang;
 
-/// Longer chains of queues than this are a cycle.
-const MAX_DEPTH: usize = 64;
-
 /// Sums over the pods of a gang that are not over, by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
@@ -54,14 +51,11 @@ impl World {
         for gang in self.gangs.iter().flatten() {
             let held = if gang.facts.preemptible { &[][..] } else { &gang.usage.allocated };
             let rows = [&gang.usage.allocated[..], held, &gang.usage.requested];
-            let mut at = self.queues.get(&gang.facts.queue);
-            for _ in 0..MAX_DEPTH {
-                let Some(queue) = at else { break };
+            for queue in self.chain(&gang.facts.queue) {
                 let slot = sums.entry(&queue.name).or_default();
                 for (sum, row) in slot.iter_mut().zip(rows) {
                     row.iter().enumerate().for_each(|(column, amount)| add(sum, column, *amount));
                 }
-                at = queue.parent.as_deref().and_then(|parent| self.queues.get(parent));
             }
         }
         let mut children: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -236,7 +236,10 @@ impl World {
 }
 
 fn waits_for_queue(code: Code) -> bool {
-    matches!(code, Code::QueueNotFound | Code::QueueNotLeaf | Code::QueueOverLimit | Code::QueueOverQuota)
+    matches!(
+        code,
+        Code::QueueNotFound | Code::QueueNotLeaf | Code::QueueOrphaned | Code::QueueOverLimit | Code::QueueOverQuota
+    )
 }
 
 /// A gang over its limit is told whether it would fit otherwise: that depends on room too.
@@ -256,6 +259,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::UnsupportedFeature
         | Code::QueueNotFound
         | Code::QueueNotLeaf
+        | Code::QueueOrphaned
         | Code::NotEnoughPods
         | Code::PodsGated
         | Code::BindRefused

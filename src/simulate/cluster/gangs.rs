@@ -32,13 +32,8 @@ impl Cluster {
         match convert::gang_facts(&group, &owner, &self.priorities) {
             Ok(mut facts) => {
                 facts.created = stored.created;
-                if facts.queue.is_empty() {
-                    let label = text(&stored.value, "/metadata/labels/kai.scheduler~1queue");
-                    facts.queue = if label.is_empty() {
-                        DEFAULT_QUEUE.to_owned()
-                    } else {
-                        label.to_owned()
-                    };
+                if facts.queue.is_empty() && !self.has_queue {
+                    DEFAULT_QUEUE.clone_into(&mut facts.queue);
                 }
                 self.feed_gang(facts, &stored.place);
             }
