@@ -26,6 +26,25 @@ pub struct Options<'a> {
 
 const WATCH: &[&str] = &["list", "watch"];
 
+/// The rights of `berth topology apply` and `run`: an account that may patch nodes, which the scheduler's may not.
+pub fn labeller(namespace: &str) -> Vec<Value> {
+    let name = "berth-topology";
+    let meta = json!({"name": name, "namespace": namespace});
+    let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+    let binds = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let rbac = "rbac.authorization.k8s.io/v1";
+    vec![
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}),
+        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
+            rule("", &["nodes"], &["list", "watch", "patch"]),
+            rule("kai.scheduler", &["topologies"], &["get", "create"]),
+        ]}),
+        json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": binds("ClusterRole"), "subjects": subjects}),
+        json!({"apiVersion": rbac, "kind": "Role", "metadata": meta, "rules": [rule("", &["configmaps"], &["create", "patch"])]}),
+        json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": meta, "roleRef": binds("Role"), "subjects": subjects}),
+    ]
+}
+
 /// Kinds that stand between a pod and the kinds that grouping knows, or own pods by themselves.
 const MORE_OWNERS: &[(&str, &str)] = &[
     ("", "replicationcontrollers"),

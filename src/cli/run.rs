@@ -242,7 +242,7 @@ async fn start(
     Ok(Parts { stop: stop_sender, engine, engine_ended, binder, status, ingest })
 }
 
-async fn signalled() -> anyhow::Result<&'static str> {
+pub(super) async fn signalled() -> anyhow::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("watching for SIGTERM")?;
     tokio::select! {

@@ -6,6 +6,7 @@
 mod controllers;
 mod core_groups;
 mod differential;
+mod discovery;
 mod faults;
 mod grove;
 mod life;

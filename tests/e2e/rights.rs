@@ -24,9 +24,14 @@ pub(crate) fn generated(namespace: &str) -> Vec<Value> {
 
 /// Makes Berth run as the service account `berth`.
 pub(crate) async fn become_account(rig: &mut Rig) {
+    become_named(rig, "berth").await;
+}
+
+/// Makes it run as a service account of the rig's namespace.
+pub(crate) async fn become_named(rig: &mut Rig, account: &str) {
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(rig.client.clone(), &rig.namespace);
-    let answer: Value = accounts.create_subresource("token", "berth", &PostParams::default(), &request).await.unwrap();
+    let answer: Value = accounts.create_subresource("token", account, &PostParams::default(), &request).await.unwrap();
     let admin = Kubeconfig::read_from(rig.plane.kubeconfig_path()).unwrap();
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -34,7 +39,7 @@ pub(crate) async fn become_account(rig: &mut Rig) {
         "users": [{"name": "u", "user": {"token": answer["status"]["token"]}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": rig.namespace}}],
     });
-    rig.kubeconfig = rig.plane.kubeconfig_path().with_file_name("account.kubeconfig");
+    rig.kubeconfig = rig.plane.kubeconfig_path().with_file_name(format!("{account}.kubeconfig"));
     std::fs::write(&rig.kubeconfig, config.to_string()).unwrap();
 }
 

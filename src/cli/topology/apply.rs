@@ -1,12 +1,15 @@
 //! `berth topology apply`: labels on nodes, node by node, and the Topology.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use berth_api::topology::TopologyLevel;
 use berth_api::{Topology, TopologySpec};
-use berth_discovery::out::labels::{Patch, patches};
+use berth_discovery::out::labels::{Keys, Patch, patches};
 use berth_discovery::out::topology::of_fabric;
+use berth_discovery::{Fabric, Node as Known};
 use clap::Args;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
@@ -24,13 +27,11 @@ const AT_A_TIME: usize = 8;
 /// How often a node is tried again when the API server is busy.
 const TRIES: u32 = 4;
 
-/// Arguments of `berth topology apply`.
+/// Where labels and Topology go; flags that `apply` and `run` share.
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct Target {
     #[command(flatten)]
-    sources: Sources,
-    #[command(flatten)]
-    connection: Connection,
+    pub(super) connection: Connection,
     /// Name of the Topology.
     #[arg(long, default_value = "cluster-topology", env = "BERTH_TOPOLOGY_NAME")]
     name: String,
@@ -42,38 +43,68 @@ pub(super) struct Arguments {
     dry_run: bool,
 }
 
-/// Runs the command: 0 when all is as it should be, 1 when something could not be done.
-pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    arguments.connection.block_on(async |client| apply(arguments, client, out).await)
+/// Arguments of `berth topology apply`.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    target: Target,
 }
 
-async fn apply(arguments: &Arguments, client: kube::Client, out: &mut dyn Write) -> Result<u8> {
-    let nodes = live_nodes(client.clone()).await.context("listing nodes")?;
-    let keys = arguments.sources.keys();
-    let fabric = of_cluster(&arguments.sources, &nodes)?;
-    let changes = patches(&fabric, keys, &nodes);
+/// What was done.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// How things stand, for people.
+    pub(super) text: String,
+    /// Nodes whose labels were changed.
+    pub(super) labelled: usize,
+    /// Nodes whose labels could not be changed.
+    pub(super) failed: usize,
+    /// There is a Topology with these levels, or none was asked for.
+    topology: bool,
+}
+
+impl Done {
+    /// Everything is as it should be.
+    pub(super) fn is_whole(&self) -> bool {
+        self.failed == 0 && self.topology
+    }
+}
+
+/// Runs the command: 0 when all is as it should be, 1 when something could not be done.
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    let done = arguments.target.connection.block_on(async |client| {
+        let nodes = live_nodes(client.clone()).await.context("listing nodes")?;
+        apply(&arguments.target, &arguments.sources, client, &nodes).await
+    })?;
+    out.write_all(done.text.as_bytes())?;
+    Ok(if done.is_whole() { YES } else { NO })
+}
+
+/// Labels these nodes of the cluster, and makes the Topology.
+pub(super) async fn apply(target: &Target, sources: &Sources, client: kube::Client, nodes: &[Known]) -> Result<Done> {
+    let fabric = of_cluster(sources, nodes)?;
+    let keys = sources.keys();
+    let changes = patches(&fabric, keys, nodes);
     let unknown = fabric.findings.iter().filter(|finding| finding.kind == "NotInFabric").count();
-    writeln!(out, "{} of {} nodes are in the fabric; {} change; {unknown} with accelerators are not in it.", fabric.hosts.len(), nodes.len(), changes.len())?;
-    let mut whole = true;
-    if arguments.dry_run {
+    let mut done = Done { topology: true, ..Done::default() };
+    let _ = writeln!(done.text, "{} of {} nodes are in the fabric; {unknown} with accelerators are not in it.", fabric.hosts.len(), nodes.len());
+    if target.dry_run {
         for (node, patch) in &changes {
-            writeln!(out, "{node}: {}", said(patch))?;
+            let _ = writeln!(done.text, "{node}: {}", said(patch));
         }
     } else {
-        for (node, error) in label(&client, &changes).await {
-            whole = false;
-            writeln!(out, "{node}: not labelled: {error}")?;
+        let failed = label(&client, &changes).await;
+        (done.labelled, done.failed) = (changes.len() - failed.len(), failed.len());
+        for (node, error) in failed {
+            let _ = writeln!(done.text, "{node}: not labelled: {error}");
         }
     }
-    if !arguments.labels_only {
-        let Some(proposal) = of_fabric(&fabric, keys) else {
-            writeln!(out, "No Topology: no tier of the fabric tells these nodes apart.")?;
-            return Ok(NO);
-        };
-        let levels: Vec<String> = proposal.levels.into_iter().map(|level| level.key).collect();
-        whole &= topology(arguments, client, &levels, out).await?;
+    if !target.labels_only {
+        topology(target, client, &fabric, keys, &mut done).await?;
     }
-    Ok(if whole { YES } else { NO })
+    Ok(done)
 }
 
 fn said(patch: &Patch) -> String {
@@ -111,27 +142,37 @@ fn is_passing(error: &kube::Error) -> bool {
 }
 
 /// Makes the Topology. Its levels can't be changed: one with others is left alone, and what to do is said.
-async fn topology(arguments: &Arguments, client: kube::Client, levels: &[String], out: &mut dyn Write) -> Result<bool> {
+async fn topology(target: &Target, client: kube::Client, fabric: &Fabric, keys: Keys, done: &mut Done) -> Result<()> {
+    let Some(proposal) = of_fabric(fabric, keys) else {
+        done.topology = false;
+        done.text += "No Topology: no tier of the fabric tells these nodes apart.\n";
+        return Ok(());
+    };
+    let levels: Vec<&str> = proposal.levels.iter().map(|level| level.key.as_str()).collect();
     let api: Api<Topology> = Api::all(client);
-    let name = &arguments.name;
-    if let Some(known) = api.get_opt(name).await.context("reading the Topology")? {
-        let has: Vec<&String> = known.spec.levels.iter().map(|level| &level.node_label).collect();
-        if has.iter().copied().eq(levels) {
-            writeln!(out, "Topology {name} is as it should be.")?;
-            return Ok(true);
+    let name = &target.name;
+    let text = match api.get_opt(name).await.context("reading the Topology")? {
+        Some(known) => {
+            let has: Vec<&str> = known.spec.levels.iter().map(|level| level.node_label.as_str()).collect();
+            done.topology = has == levels;
+            if done.topology {
+                format!("Topology {name} is as it should be.\n")
+            } else {
+                format!(
+                    "Topology {name} has other levels, and levels can't be changed: it was left as it is.\n  has:  {}\n  here: {}\n  Make a \
+                     new one with --name, move the workloads to it, then delete {name}.\n",
+                    has.join(" > "),
+                    levels.join(" > ")
+                )
+            }
         }
-        writeln!(out, "Topology {name} has other levels, and levels can't be changed: it was left as it is.")?;
-        writeln!(out, "  has:  {}", has.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(" > "))?;
-        writeln!(out, "  here: {}", levels.join(" > "))?;
-        writeln!(out, "  Make a new one with --name, move the workloads to it, then delete {name}.")?;
-        return Ok(false);
-    }
-    let levels = levels.iter().map(|key| berth_api::topology::TopologyLevel { node_label: key.clone(), alias: None }).collect();
-    if arguments.dry_run {
-        writeln!(out, "Topology {name} would be made.")?;
-        return Ok(true);
-    }
-    api.create(&PostParams::default(), &Topology::new(name, TopologySpec { levels })).await.context("making the Topology")?;
-    writeln!(out, "Topology {name} made.")?;
-    Ok(true)
+        None if target.dry_run => format!("Topology {name} would be made.\n"),
+        None => {
+            let levels = levels.iter().map(|key| TopologyLevel { node_label: (*key).to_owned(), alias: None }).collect();
+            api.create(&PostParams::default(), &Topology::new(name, TopologySpec { levels })).await.context("making the Topology")?;
+            format!("Topology {name} is as it should be.\n")
+        }
+    };
+    done.text += &text;
+    Ok(())
 }

@@ -9,11 +9,13 @@ use clap::{Args, Subcommand};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, ListParams};
 
+use super::YES;
 use super::connect::Connection;
 use crate::simulate::input::read_paths;
 
 mod apply;
 mod discover;
+mod keep;
 mod propose;
 
 /// Arguments of `berth topology`.
@@ -31,6 +33,14 @@ enum Command {
     Discover(discover::Arguments),
     /// Read the fabric, label the nodes of a cluster and make its Topology.
     Apply(apply::Arguments),
+    /// Keep labels and Topology so while nodes come and go.
+    Run(keep::Arguments),
+    /// The rights of `topology apply` and `topology run`: an account of its own, apart from the scheduler's.
+    Rbac {
+        /// Namespace of the service account, and of the status ConfigMap.
+        #[arg(long, short, env = "BERTH_NAMESPACE", default_value = "berth")]
+        namespace: String,
+    },
 }
 
 /// Runs the command.
@@ -39,6 +49,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Command::Propose(arguments) => propose::run(arguments, out),
         Command::Discover(arguments) => discover::run(arguments, out),
         Command::Apply(arguments) => apply::run(arguments, out),
+        Command::Run(arguments) => keep::run(arguments),
+        Command::Rbac { namespace } => write_yaml(out, &crate::rbac::labeller(namespace)).map(|()| YES),
     }
 }
 

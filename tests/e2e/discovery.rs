@@ -1,0 +1,124 @@
+//! `berth topology` on a real control plane: a real dump becomes labels and a Topology, the scheduler uses them at once, and
+//! they follow the nodes; with the labeller's own rights.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use berth_api::Topology;
+use berth_harness::{NodeSpec, wait_for};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, SOON};
+use crate::rights::become_named;
+
+const TIER: &str = "fabric.topograph.run/tier-0";
+
+/// Ends with the test.
+struct Labeller(Child);
+
+impl Drop for Labeller {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill().is_err();
+        let _ended = self.0.wait().is_ok();
+    }
+}
+
+fn nodes(names: &[&str]) -> Vec<NodeSpec> {
+    names.iter().map(|name| NodeSpec::new(*name).gpus(1)).collect()
+}
+
+fn from() -> String {
+    let dump = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fabric/ibnetdiscover-8-racks.txt");
+    format!("ibnetdiscover={}", dump.display())
+}
+
+/// Writes that the labeller says it made, so far. The API server's own counts hold those of the node controllers too.
+fn writes(log: &Path) -> u64 {
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter_map(|line| line["fields"]["labelled"].as_u64()).sum()
+}
+
+impl Rig {
+    /// Tier by node, and the generation of writes: the resource versions of nodes.
+    async fn tiers(&self) -> BTreeMap<String, String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let list = nodes.list(&ListParams::default()).await.unwrap().items.into_iter();
+        list.filter_map(|node| Some((node.metadata.name?, node.metadata.labels?.get(TIER)?.clone()))).collect()
+    }
+
+    async fn tiers_are(&self, what: &str, wanted: &[(&str, &str)]) {
+        let wanted: BTreeMap<String, String> = wanted.iter().map(|(node, tier)| ((*node).into(), (*tier).into())).collect();
+        wait_for(what, SOON, || async {
+            let tiers = self.tiers().await;
+            if tiers == wanted { Ok(Some(())) } else { Err(format!("{tiers:?}")) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
+    let (one, two) = ("A09-P1-IBLEAF-01-03", "A09-P1-IBLEAF-01-04");
+    let (a1, a2, a3) = ("a07-p1-dgx-03-c01", "a07-p1-dgx-03-c02", "a07-p1-dgx-03-c03");
+    let (b1, b2) = ("a08-p1-dgx-04-c01", "a08-p1-dgx-04-c02");
+    let mut rig = Rig::new(nodes(&[a1, b1, a2, b2, "stranger"])).await;
+    let admin = rig.kubeconfig.clone();
+    let rights = Command::new(env!("CARGO_BIN_EXE_berth")).args(["topology", "rbac", "-n", &rig.namespace]).output().unwrap();
+    for object in String::from_utf8(rights.stdout).unwrap().split("---\n") {
+        rig.create(&serde_saphyr::from_str::<Value>(object).unwrap()).await;
+    }
+    become_named(&mut rig, "berth-topology").await;
+    let log = rig.plane.log_path("labeller");
+    let labeller = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["topology", "run", "--name", "net", "--aggregation-seconds", "1", "--from", &from()])
+        .args(["--log-json", "--status-namespace", &rig.namespace, "--kubeconfig"])
+        .arg(&rig.kubeconfig)
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let labeller = Labeller(labeller);
+    rig.tiers_are("labels", &[(a1, one), (a2, one), (b1, two), (b2, two)]).await;
+    
+    let topologies: Api<Topology> = Api::all(rig.client.clone());
+    wait_for("the Topology", SOON, || async { topologies.get_opt("net").await.map_err(|error| error.to_string()) }).await.unwrap();
+
+    rig.kubeconfig = admin;
+    rig.start_berth();
+    rig.ready().await;
+    let in_one_rack = json!({
+        "kai.scheduler/topology": "net", "kai.scheduler/topology-required-placement": TIER, "kai.scheduler/batch-min-member": "2",
+    });
+    rig.job("first", 2, in_one_rack.clone()).await;
+    let racks: Vec<&str> = rig.bound("first-", 2, SOON).await.into_values().map(|node| if node.starts_with("a07") { one } else { two }).collect();
+    assert_eq!(racks[0], racks[1]);
+
+    // A node comes, one goes, one is relabelled by hand.
+    rig.plane.create_nodes(&rig.client, nodes(&[a3])).await.unwrap();
+    rig.tiers_are("the new node's label", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
+    let api: Api<Node> = Api::all(rig.client.clone());
+    api.delete("stranger", &DeleteParams::default()).await.unwrap();
+    let wrong = json!({"metadata": {"labels": {TIER: "elsewhere", "mine": "stays"}}});
+    api.patch(b2, &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
+    rig.tiers_are("the label to be put right", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
+    assert_eq!(api.get(b2).await.unwrap().metadata.labels.unwrap()["mine"], "stays");
+    
+    let maps: Api<ConfigMap> = Api::namespaced(rig.client.clone(), &rig.namespace);
+    wait_for("the status", SOON, || async {
+        let text = maps.get("berth-topology").await.map_err(|error| error.to_string())?.data.unwrap_or_default();
+        let text = text.get("status").cloned().unwrap_or_default();
+        if text.contains("5 of 5 nodes are in the fabric") && text.contains("Topology net is as it should be") { Ok(Some(())) } else { Err(text) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(writes(&log), 6, "one for each of the first four nodes, one for the new, one for the relabelled");
+    rig.job("second", 2, in_one_rack).await;
+    rig.bound("second-", 2, SOON).await;
+    drop(labeller);
+}
