@@ -1,11 +1,12 @@
 //! Queues: what is charged to them, and which limit a gang would pass.
 
-use crate::facts::{ObjectKey, QueueFacts};
+use crate::facts::{Millis, ObjectKey, QueueFacts};
 use crate::fit;
 use crate::ids::PodIdx;
 use crate::outcome::QueueBlock;
 use crate::world::World;
 use crate::world::apply::gang_key;
+use crate::world::model::PlaceState;
 
 /// The queue of workloads that name none. While no Queue exists at all it is unlimited.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -68,6 +69,9 @@ impl World {
             return;
         };
         let (queue, own) = (gang.facts.queue.clone(), self.charge_of(&pod.requests));
+        if gang.facts.preemptible && pod.live() && pod.place != PlaceState::Assumed {
+            self.changes.note_prey(&queue, gang.facts.priority);
+        }
         let held = if gang.facts.preemptible { [0; 3] } else { own };
         let charge = [own[0], own[1], own[2], held[0], held[1], held[2]];
         charge_to(self.charged.entry(queue.clone()).or_default(), &charge, 1);
@@ -104,6 +108,11 @@ impl World {
             at = queue.parent.as_deref().and_then(|parent| self.queues.get(parent));
         }
         chain
+    }
+
+    /// How long gangs of the queue run before others of it may have them evicted: its own word, or that of the next above.
+    pub(crate) fn preempt_min_runtime(&self, queue: &str) -> Millis {
+        self.chain(queue).into_iter().find_map(|queue| queue.preempt_min_runtime).unwrap_or(0)
     }
 
     /// What is charged to a queue and everything below it.
