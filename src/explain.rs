@@ -130,6 +130,7 @@ pub fn evicted(n_pods: usize, room: &RoomFor) -> String {
         Action::Preempt => {
             format!("{what} evicted for {by}, which has a higher priority in the queue ({} against {})", room.by_priority, room.priority)
         }
+        Action::Reclaim => format!("{what} evicted for {by}: queue {} has more than its share, and queue {} less", room.queue, room.by_queue),
     }
 }
 

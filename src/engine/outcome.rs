@@ -54,6 +54,8 @@ pub enum Cause {
 pub enum Action {
     /// It has a higher priority in the same queue.
     Preempt,
+    /// Its queue has less than its fair share, and the other one owes it.
+    Reclaim,
 }
 
 impl Action {
@@ -62,6 +64,7 @@ impl Action {
     pub fn name(self) -> &'static str {
         match self {
             Self::Preempt => "preempt",
+            Self::Reclaim => "reclaim",
         }
     }
 }
@@ -77,6 +80,10 @@ pub struct RoomFor {
     pub by: ObjectKey,
     /// Its priority.
     pub by_priority: i32,
+    /// Its queue.
+    pub by_queue: String,
+    /// Queue of the gang that gives it.
+    pub queue: String,
     /// Priority of the gang that gives it.
     pub priority: i32,
     /// The gang goes as a whole; else only pods above its minimum.

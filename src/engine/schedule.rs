@@ -39,9 +39,9 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
         world.set_whole_paths(policy.compat_kai);
         world.refresh_trees();
         let woken = world.take_woken();
-        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), hunts: true, as_of: 0 }.run(woken);
+        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts: true, as_of: 0 }.run(woken);
     }
-    Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), hunts: false, as_of: 0 }.renew();
+    Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts: false, as_of: 0 }.renew();
     // After the pass, so that a gang which was completed in it is kept.
     outcome.changed.extend(world.review_lives(now));
     let stale = world.give_up_stale(policy, now);
@@ -64,6 +64,8 @@ struct Pass<'a> {
     failed: BTreeMap<Signature, (Reason, usize)>,
     /// Gangs for which nobody can be evicted.
     unhelped: preempt::Unhelped,
+    /// How queues stand, once that was asked.
+    balance: Option<preempt::Balance>,
     /// Whether pods may be evicted for a gang that fails.
     hunts: bool,
     /// Decisions taken before the oldest verdict that the current attempt used.

@@ -44,6 +44,7 @@ fn one<'a>(
     }
     let fair = match room.action {
         Action::Preempt => gang.queue == by.queue && gang.priority < by.priority,
+        Action::Reclaim => gang.queue != by.queue,
     };
     for victim in &eviction.pods {
         let name = || victim.pod.name.clone();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::prey::Field;
 use crate::facts::Millis;
 use crate::ids::PodIdx;
+use crate::world::shares::Amounts3;
 
 /// Pods to be evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,10 @@ pub(super) struct Cost {
     created: Reverse<i128>,
     /// Last tie: the same input gives the same answer.
     pods: Vec<PodIdx>,
+}
+
+fn add(sum: &mut Amounts3, more: &Amounts3) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
 }
 
 impl Field {
@@ -67,7 +72,19 @@ impl Field {
         } else {
             return None;
         }
-        self.is_allowed(&more).then_some(more)
+        (self.is_fair(choice, &more, prey.queue) && self.is_allowed(&more)).then_some(more)
+    }
+
+    /// The victim's queue may be asked for what is new in `more`.
+    fn is_fair(&self, choice: &Choice, more: &Choice, queue: usize) -> bool {
+        let Some(fair) = &self.fair else { return true };
+        let mut taken: BTreeMap<usize, Amounts3> = BTreeMap::new();
+        for quarry in choice.pods.iter().map(|pod| &self.quarries[pod]) {
+            add(taken.entry(self.preys[quarry.prey].queue).or_default(), &quarry.charge);
+        }
+        let mut new = Amounts3::default();
+        more.pods.difference(&choice.pods).for_each(|pod| add(&mut new, &self.quarries[pod].charge));
+        fair.allows(queue, &taken, &new)
     }
 
     /// Disruption budgets allow all of it together.

@@ -6,6 +6,7 @@
 //! unless the whole gang then fits, and pods that leave anyway come first: room that they free is waited for.
 
 mod choice;
+pub(crate) mod fair;
 pub(crate) mod prey;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,7 +123,7 @@ impl Hunt<'_> {
         self.kept(-1);
         for (at, node) in self.world.nodes.iter().enumerate() {
             for pod in node.iter().flat_map(|node| &node.pods) {
-                let Some(pod) = self.world.pods[pod.at()].as_ref().filter(|pod| pod.leaves() && !self.is_stuck(pod)) else { continue };
+                let Some(pod) = self.world.pods[pod.at()].as_ref().filter(|pod| self.world.frees_room(pod) && !self.is_stuck(pod)) else { continue };
                 let shape = &self.world.shapes[pod.shape.at()];
                 self.solver.rooms.give(NodeIdx(at as u32), pod.shape, shape, 1);
                 some = true;

@@ -2,16 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fair::Fair;
 use crate::facts::Millis;
 use crate::fit;
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx};
+use crate::outcome::Action;
 use crate::world::World;
 use crate::world::model::{Gang, PlaceState};
+use crate::world::shares::Amounts3;
 
-/// For whom, and when.
+/// For whom, by which right, and when.
 pub(crate) struct Rules<'a> {
     /// The gang that needs room.
     pub gang: &'a Gang,
+    /// By which right.
+    pub action: Action,
+    /// How queues stand, where that decides.
+    pub fair: Option<&'a Fair>,
     /// The moment.
     pub now: Millis,
 }
@@ -28,6 +35,8 @@ pub(super) struct Quarry {
     pub created: Millis,
     /// Its GPUs, at least one: what an hour of it is worth.
     pub weight: i64,
+    /// What it is charged.
+    pub charge: Amounts3,
     /// The budget that protects it.
     pub budget: Option<String>,
 }
@@ -44,6 +53,8 @@ impl Quarry {
 pub(super) struct Prey {
     pub gang: GangIdx,
     pub priority: i32,
+    /// Its queue, by number, where queues decide.
+    pub queue: usize,
     /// Those of its pods that may be evicted.
     pub pods: BTreeSet<PodIdx>,
     /// It may go as a whole.
@@ -62,6 +73,8 @@ pub(super) struct Field {
     pub allowed: BTreeMap<String, u32>,
     /// When more may be evicted than now.
     pub again: Option<Millis>,
+    /// How queues stand, where that decides.
+    pub fair: Option<Fair>,
 }
 
 impl Field {
@@ -70,17 +83,30 @@ impl Field {
     }
 }
 
-/// Preempting: preemptible gangs of a lower priority in the same queue that have had their time (KAI's rules).
+/// Preempting: preemptible gangs of a lower priority in the same queue that have had their time. Reclaiming: those of
+/// other queues that owe it (KAI's rules).
 pub(super) fn field(world: &World, rules: &Rules<'_>) -> Field {
-    let mut field = Field { allowed: world.allowances(), ..Field::default() };
+    let mut field = Field { allowed: world.allowances(), fair: rules.fair.cloned(), ..Field::default() };
+    let mut owing: BTreeMap<&str, bool> = BTreeMap::new();
     for (at, gang) in world.gangs.iter().enumerate() {
-        let Some(gang) = gang else { continue };
-        let facts = &gang.facts;
-        if facts.queue == rules.gang.facts.queue && facts.preemptible && facts.priority < rules.gang.facts.priority {
+        let Some(gang) = gang.as_ref().filter(|gang| gang.facts.preemptible) else { continue };
+        let (facts, own) = (&gang.facts, &rules.gang.facts);
+        let may_go = match rules.action {
+            Action::Preempt => facts.queue == own.queue && facts.priority < own.priority,
+            Action::Reclaim => facts.queue != own.queue && *owing.entry(&facts.queue).or_insert_with(|| owes(rules, &facts.queue)),
+        };
+        if may_go {
             add(world, rules, GangIdx(at as u32), gang, &mut field);
         }
     }
     field
+}
+
+/// Whether the queue has more of anything that is asked for than it may keep.
+fn owes(rules: &Rules<'_>, queue: &str) -> bool {
+    let Some(fair) = rules.fair else { return false };
+    let Some(queue) = fair.standings.by_name.get(queue).copied() else { return false };
+    fair.allows(queue, &BTreeMap::new(), &[1; 3])
 }
 
 fn add(world: &World, rules: &Rules<'_>, idx: GangIdx, gang: &Gang, field: &mut Field) {
@@ -90,14 +116,19 @@ fn add(world: &World, rules: &Rules<'_>, idx: GangIdx, gang: &Gang, field: &mut 
         return;
     }
     let since = on_nodes.iter().map(|(_, pod)| pod.facts.started.unwrap_or(pod.facts.created)).min().unwrap_or(0);
-    let until = since.saturating_add(world.preempt_min_runtime(&gang.facts.queue));
+    let runtime = match rules.action {
+        Action::Preempt => world.preempt_min_runtime(&gang.facts.queue),
+        Action::Reclaim => world.reclaim_min_runtime(&gang.facts.queue, &rules.gang.facts.queue),
+    };
+    let until = since.saturating_add(runtime);
     let has_time_left = rules.now < until;
     if has_time_left {
         field.again = Some(field.again.map_or(until, |again| again.min(until)));
     }
     let placed = world.placed_by_leaf(gang);
     let spare = placed.iter().enumerate().map(|(leaf, n)| gang.subs.get(leaf).filter(|sub| sub.children.is_empty()).map_or(0, |sub| n.saturating_sub(sub.min)));
-    let mut prey = Prey { gang: idx, priority: gang.facts.priority, pods: BTreeSet::new(), whole: !has_time_left, spare: spare.collect() };
+    let queue = rules.fair.and_then(|fair| fair.standings.by_name.get(&gang.facts.queue)).copied().unwrap_or(0);
+    let mut prey = Prey { gang: idx, queue, priority: gang.facts.priority, pods: BTreeSet::new(), whole: !has_time_left, spare: spare.collect() };
     let number = field.preys.len();
     for (pod_idx, pod) in on_nodes {
         let budgets = world.budgets_of(pod);
@@ -121,6 +152,7 @@ fn add(world: &World, rules: &Rules<'_>, idx: GangIdx, gang: &Gang, field: &mut 
             since: pod.facts.started.unwrap_or(pod.facts.created),
             created: pod.facts.created,
             weight: gpus.max(1),
+            charge: world.charge_of(&pod.requests),
             budget: budgets.first().map(|budget| (*budget).to_owned()),
         };
         prey.pods.insert(pod_idx);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Pass, Signature};
+use crate::evict::fair::Fair;
 use crate::evict::prey::Rules;
 use crate::evict::{Found, hunt};
 use crate::facts::ObjectKey;
@@ -11,9 +12,16 @@ use crate::outcome::{Action, Cause, Code, Eviction, Outcome, Promised, Reason, R
 use crate::place::task::Item;
 use crate::world::World;
 use crate::world::life::EVICT_AGAIN_MILLIS;
+use crate::world::shares::{Amounts3, Standings};
 
 /// Searches that found nothing; gangs alike share the answer while nothing has changed.
-pub(super) type Unhelped = BTreeSet<(Signature, String, i32)>;
+pub(super) type Unhelped = BTreeSet<(Action, Signature, String, i32)>;
+
+/// How queues stand in a pass, and what moves between them once all that leaves has left and all that is promised is kept.
+pub(super) struct Balance {
+    standings: Standings,
+    moves: BTreeMap<String, Amounts3>,
+}
 
 impl Pass<'_> {
     /// Looks for pods to evict for a gang whose minimum failed for want of room. Gives the reason why it waits when room
@@ -49,34 +57,87 @@ impl Pass<'_> {
         if item.existing_pods().iter().any(never) {
             return None;
         }
-        let signature = (Signature::of(item), facts.queue.clone(), facts.priority);
+        for action in [Action::Reclaim, Action::Preempt] {
+            if let Some(found) = self.hunt(idx, item, action) {
+                self.keep(idx, item, &found, action);
+                return Some(waiting(0, found.awaits.len()));
+            }
+        }
+        None
+    }
+
+    /// One search. What gangs alike did not find is not looked for again in the pass.
+    fn hunt(&mut self, idx: GangIdx, item: &Item, action: Action) -> Option<Found> {
+        let facts = &self.world.gangs[idx.at()].as_ref()?.facts;
+        // Priorities matter within a queue only.
+        let priority = if action == Action::Preempt { facts.priority } else { 0 };
+        let signature = (action, Signature::of(item), facts.queue.clone(), priority);
         if self.unhelped.contains(&signature) {
             return None;
         }
+        let fair = match action {
+            Action::Preempt => None,
+            Action::Reclaim => Some(self.fair(idx, item).filter(Fair::may_ask)?),
+        };
+        let gang = self.world.gangs[idx.at()].as_ref()?;
+        let rules = Rules { gang, action, fair: fair.as_ref(), now: self.now };
         let mut rooms = std::mem::take(&mut self.world.rooms);
-        let hunted = hunt(self.world, &mut rooms, self.policy, item, &Rules { gang, now: self.now });
+        let hunted = hunt(self.world, &mut rooms, self.policy, item, &rules);
         self.world.rooms = rooms;
         self.outcome.steps += hunted.steps;
         // Without anybody to wait for, the next try finds it by itself.
-        let Some(found) = hunted.found.filter(|found| !found.awaits.is_empty()) else {
+        let found = hunted.found.filter(|found| !found.awaits.is_empty());
+        if found.is_none() {
             self.unhelped.insert(signature);
-            self.world.gangs[idx.at()].as_mut()?.hunt_from = hunted.again;
+            let again = hunted.again;
+            let gang = self.world.gangs[idx.at()].as_mut()?;
+            gang.hunt_from = again.into_iter().chain(gang.hunt_from).min();
+        }
+        found
+    }
+
+    /// How the queues stand for a gang: with what leaves taken off, and what is promised added.
+    fn fair(&mut self, idx: GangIdx, item: &Item) -> Option<Fair> {
+        if self.world.queues.len() < 2 {
             return None;
-        };
-        self.keep(idx, &found);
-        Some(waiting(0, found.awaits.len()))
+        }
+        if self.balance.is_none() {
+            self.balance = Some(Balance { standings: self.world.standings(), moves: self.world.moves() });
+        }
+        let (asked, queue) = (self.charge_of(item), &self.world.gangs[idx.at()].as_ref()?.facts.queue);
+        let balance = self.balance.as_mut()?;
+        let mut charged = self.world.charged.clone();
+        for (queue, amounts) in &balance.moves {
+            let row = charged.entry(queue.clone()).or_default();
+            amounts.iter().zip(row.iter_mut()).for_each(|(amount, sum)| *sum = sum.saturating_add(*amount));
+        }
+        balance.standings.follow(&charged);
+        let leaf = *balance.standings.by_name.get(queue)?;
+        Some(Fair { standings: balance.standings.clone(), leaf, asked })
     }
 
     /// Gives up the room that is kept for a gang.
     pub(super) fn withdraw(&mut self, idx: GangIdx) {
-        self.world.withdraw(idx);
+        if self.world.withdraw(idx) {
+            self.balance = None;
+        }
         self.outcome.tell_withdrawn(self.world);
     }
 
     /// Keeps the room, and has the victims evicted.
-    fn keep(&mut self, idx: GangIdx, found: &Found) {
+    fn keep(&mut self, idx: GangIdx, item: &Item, found: &Found, action: Action) {
         let placements = found.places.iter().filter_map(|(pod, node)| self.placement(idx, *pod, *node)).collect();
         let Some(by) = self.world.gangs[idx.at()].as_ref().map(|gang| gang.facts.clone()) else { return };
+        let asked = self.charge_of(item);
+        if let Some(balance) = &mut self.balance {
+            shift(balance.moves.entry(by.queue.clone()).or_default(), &asked, 1);
+            for (pod, gang) in found.victims.iter().filter_map(|pod| {
+                let pod = self.world.pods[pod.at()].as_ref()?;
+                Some((pod, self.world.gangs[self.world.gang_idx_of(&pod.facts)?.at()].as_ref()?))
+            }) {
+                shift(balance.moves.entry(gang.facts.queue.clone()).or_default(), &self.world.charge_of(&pod.requests), -1);
+            }
+        }
         let mut by_gang: BTreeMap<GangIdx, Vec<Victim>> = BTreeMap::new();
         for pod in found.victims.iter().filter_map(|pod| self.world.pods[pod.at()].as_ref()) {
             let Some(gang) = self.world.gang_idx_of(&pod.facts) else { continue };
@@ -96,10 +157,12 @@ impl Pass<'_> {
                 victim.parked = None;
             }
             let room = RoomFor {
-                action: Action::Preempt,
+                action,
                 by_uid: by.uid.clone(),
                 by: by.key.clone(),
                 by_priority: by.priority,
+                by_queue: by.queue.clone(),
+                queue: victim.facts.queue.clone(),
                 priority: victim.facts.priority,
                 whole,
             };
@@ -115,6 +178,10 @@ impl Pass<'_> {
         self.world.promise(idx, &found.places, &found.awaits, &found.victims, self.now);
         self.outcome.promised.push(Promised { gang_uid: by.uid, gang: by.key, places: placements });
     }
+}
+
+fn shift(sum: &mut Amounts3, more: &Amounts3, times: i64) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more.saturating_mul(times)));
 }
 
 impl Outcome {

@@ -10,7 +10,7 @@ use crate::facts::{Amounts, GangFacts, Millis, ObjectKey};
 use crate::ids::{GangIdx, NodeIdx, PodIdx};
 use crate::world::World;
 use crate::world::apply::gang_key;
-use crate::world::model::Gang;
+use crate::world::model::{Gang, Pod};
 
 /// How much longer than its own grace period a pod's end may take, and how long a refused eviction is not asked for again.
 pub(crate) const PATIENCE_MILLIS: Millis = 60_000;
@@ -106,6 +106,25 @@ impl World {
         own.into_iter().filter_map(lent).collect()
     }
 
+    /// What queues are charged less once all that leaves has left, and more once all promises are kept.
+    pub(crate) fn moves(&self) -> BTreeMap<String, [i64; 3]> {
+        let mut moves: BTreeMap<String, [i64; 3]> = BTreeMap::new();
+        let mut add = |queue: &str, amounts: [i64; 3], times: i64| {
+            let sum = moves.entry(queue.to_owned()).or_default();
+            sum.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum = sum.saturating_add(amount.saturating_mul(times)));
+        };
+        for pod in self.pods.iter().flatten().filter(|pod| pod.leaves()) {
+            if let Some((queue, charge)) = &pod.charged {
+                add(queue, [charge[0], charge[1], charge[2]], -1);
+            }
+        }
+        for gang in self.promised().into_iter().filter_map(|idx| self.gangs[idx.at()].as_ref()) {
+            let held = gang.promise.iter().flat_map(|promise| &promise.held);
+            held.for_each(|(_, amounts)| add(&gang.facts.queue, self.charge_of(amounts), 1));
+        }
+        moves
+    }
+
     /// Gangs with a promise.
     fn promised(&self) -> Vec<GangIdx> {
         let held = self.holds.keys().filter_map(|uid| self.gang_by_uid.get(uid).copied());
@@ -193,11 +212,22 @@ impl World {
         }
     }
 
+    /// A pod whose room is to be had once it has left: nobody of its gang comes back to it.
+    pub(crate) fn frees_room(&self, pod: &Pod) -> bool {
+        if !pod.leaves() || pod.evicting {
+            return pod.leaves();
+        }
+        let gang = self.gang_idx_of(&pod.facts).and_then(|idx| self.gangs[idx.at()].as_ref());
+        let Some((gang, leaf)) = gang.and_then(|gang| Some((gang, gang.leaf(pod.facts.subgroup.as_deref())?))) else { return true };
+        let placed = self.placed_by_leaf(gang);
+        placed.iter().all(|n| *n == 0) || self.holes(gang, leaf, placed.get(leaf).copied().unwrap_or(0) as usize) == 0
+    }
+
     /// Pods that are about to leave these nodes.
     pub(crate) fn leavers_on(&self, nodes: &BTreeSet<NodeIdx>) -> BTreeSet<PodIdx> {
         let nodes = nodes.iter().filter_map(|node| self.nodes[node.at()].as_ref());
         let pods = nodes.flat_map(|node| &node.pods).copied();
-        pods.filter(|pod| self.pods[pod.at()].as_ref().is_some_and(|pod| pod.leaves())).collect()
+        pods.filter(|pod| self.pods[pod.at()].as_ref().is_some_and(|pod| self.frees_room(pod))).collect()
     }
 
     /// The node that is kept for each of a gang's pods, by the pod's name.

@@ -115,6 +115,17 @@ impl World {
         self.chain(queue).into_iter().find_map(|queue| queue.preempt_min_runtime).unwrap_or(0)
     }
 
+    /// How long gangs of the queue run before gangs of another queue may have them evicted: the word of the queue in which
+    /// the ways to the root part, on the side of the victim, or that of the next above (KAI's `lca`).
+    pub(crate) fn reclaim_min_runtime(&self, victim: &str, other: &str) -> Millis {
+        let (mut theirs, ours) = (self.chain(victim), self.chain(other));
+        let common = theirs.iter().rev().zip(ours.iter().rev()).take_while(|(a, b)| a.name == b.name).count();
+        // From the side's own queue upward.
+        let from = theirs.len().saturating_sub(common + 1);
+        theirs.drain(..from.min(theirs.len()));
+        theirs.into_iter().find_map(|queue| queue.reclaim_min_runtime).unwrap_or(0)
+    }
+
     /// What is charged to a queue and everything below it.
     pub(crate) fn charged_below(&self, queue: &str) -> Charge {
         let mut total = Charge::default();
