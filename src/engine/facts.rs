@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::policy::Objective;
+
 pub use crate::problem::{Problem, ProblemCode};
 
 /// Milliseconds since the Unix epoch (or since the start of a simulation).
@@ -397,6 +399,8 @@ pub struct GangFacts {
     pub preemption_delay_millis: Millis,
     /// Places that were promised to its pods (node by pod name), as written down by an earlier process.
     pub promised: BTreeMap<String, String>,
+    /// What the best placement of it is; `None`: the operator's choice.
+    pub objective: Option<Objective>,
     /// How its parts are called.
     pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.

@@ -55,6 +55,7 @@ pub(crate) struct Hunted {
 /// Searches for room for `item`, a gang's minimum that does not fit as things are.
 pub(crate) fn hunt(world: &World, rooms: &mut Rooms, policy: &Policy, item: &Item, rules: &Rules<'_>) -> Hunted {
     let mut solver = Solver::new(world, rooms, policy);
+    solver.objective = rules.gang.facts.objective.unwrap_or(policy.objective);
     solver.refines = false;
     let mut hunt = Hunt { world, solver, field: Field::default(), now: rules.now, steps: 0, limit: policy.search_steps };
     let mark = hunt.solver.rooms.checkpoint();
