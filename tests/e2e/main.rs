@@ -6,6 +6,7 @@
 mod controllers;
 mod core_groups;
 mod differential;
+mod evict;
 mod faults;
 mod life;
 mod load;
