@@ -112,6 +112,7 @@ fn queue(name: String, parent: Option<String>) -> QueueFacts {
         gpu: QueueAmount { quota_millis: Some(1_000_000), limit_millis: None, weight_millis: 1000 },
         cpu: QueueAmount::UNLIMITED,
         memory: QueueAmount::UNLIMITED,
+        ..QueueFacts::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use berth_api::keys::DEFAULT_QUEUE;
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, Proof, QueueBlock, Reason, Rule, Stale, Unit};
+use berth_engine::outcome::{Action, Cause, Code, DomainPath, Eviction, Fix, FixKind, Proof, QueueBlock, Reason, RoomFor, Rule, Stale, Unit};
 
 /// Most rules that one sentence lists.
 const MAX_RULES: usize = 3;
@@ -114,7 +114,35 @@ fn head(reason: &Reason) -> String {
             "fewer pods ran than it needs for longer than its grace period, and an eviction was refused: {}",
             reason.detail
         ),
+        Code::WaitingForRoom => {
+            let are = if reason.needs == 1 { "pod is" } else { "pods are" };
+            format!("room is kept for it: {} of the {} {are} gone that had to leave", reason.has, reason.needs)
+        }
+        Code::Preempted => format!("it was evicted to make room for {}; it starts anew when its pods are gone", reason.detail),
         Code::VolumesNotReady => format!("volumes were not ready in time: {}", reason.detail),
+    }
+}
+
+/// What is said of an eviction.
+#[must_use]
+pub fn eviction(eviction: &Eviction) -> String {
+    match &eviction.cause {
+        Cause::Stale(stale) => self::stale(stale),
+        Cause::Room(room) => evicted(eviction.pods.len(), room),
+    }
+}
+
+/// What is said of pods that are evicted for another gang.
+#[must_use]
+pub fn evicted(n_pods: usize, room: &RoomFor) -> String {
+    let pods = format!("{n_pods} pod{}", plural(i64::try_from(n_pods).unwrap_or(i64::MAX)));
+    let what = if room.whole { format!("the gang ({pods})") } else { format!("{pods} above its minimum") };
+    let by = format!("{}/{}", room.by.namespace, room.by.name);
+    match room.action {
+        Action::Preempt => {
+            format!("{what} evicted for {by}, which has a higher priority in the queue ({} against {})", room.by_priority, room.priority)
+        }
+        Action::Reclaim => format!("{what} evicted for {by}: queue {} has more than its share, and queue {} less", room.queue, room.by_queue),
     }
 }
 

@@ -24,6 +24,9 @@ pub const DECISION: &str = "berth.scheduler/decision";
 /// placed on, the widest first, as `<level>=<value>` with commas between.
 pub const DOMAIN: &str = "berth.scheduler/domain";
 
+/// Annotation on a PodGroup: places that are kept for its pods until others have left them (JSON: pods by node).
+pub const PROMISED: &str = "berth.scheduler/promised";
+
 /// Annotation on a derived PodGroup, `"true"`: its constraint came from the workload, and goes when that no longer names one.
 pub const DERIVED_CONSTRAINT: &str = "berth.scheduler/derived-constraint";
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use berth_engine::facts::BindResult;
 use berth_engine::outcome::{Decision, Placement, Victim};
+use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -45,6 +46,8 @@ pub enum Command {
     },
     /// Evict what is bound of a gang that is given up.
     Evict(Vec<Victim>),
+    /// Evict these to make room for one gang: what is not sent when one is refused is not sent at all.
+    MakeRoom(Vec<Victim>),
 }
 
 /// What the loop is told.
@@ -59,6 +62,8 @@ pub enum Told {
         /// The API's words when it was refused, by a disruption budget for one.
         refused: Option<String>,
     },
+    /// An eviction (of this UID) was not sent: another one for the same gang was refused.
+    NotEvicted(String),
 }
 
 /// How the Binding of one pod ended.
@@ -94,6 +99,42 @@ struct Flight {
     /// Whether a target had changed before the first Binding left; unset until that is known.
     stale: OnceLock<Option<String>>,
     decided: Instant,
+}
+
+/// Evictions for one gang in flight: after a refusal few more have left.
+const EVICTIONS_AT_A_TIME: usize = 8;
+
+/// What an eviction needs.
+struct Evictor {
+    sender: Sender,
+    results: mpsc::UnboundedSender<Told>,
+    metrics: Arc<Metrics>,
+}
+
+impl Evictor {
+    /// True when the API took it.
+    async fn evict(&self, victim: Victim) -> bool {
+        let refused = self.sender.evict(&victim).await;
+        let accepted = refused.is_none();
+        self.metrics.evictions.with_label_values(&[if accepted { "accepted" } else { "refused" }]).inc();
+        // A closed channel means that the process ends.
+        let _closed = self.results.send(Told::Eviction { pod: victim.pod_uid, refused }).is_err();
+        accepted
+    }
+
+    async fn make_room(self, victims: Vec<Victim>) {
+        let refused = AtomicBool::new(false);
+        let (evictor, refused) = (&self, &refused);
+        let evictions = victims.into_iter().map(|victim| async move {
+            if refused.load(Ordering::Acquire) {
+                evictor.metrics.evictions.with_label_values(&["dropped"]).inc();
+                let _closed = evictor.results.send(Told::NotEvicted(victim.pod_uid)).is_err();
+            } else if !evictor.evict(victim).await {
+                refused.store(true, Ordering::Release);
+            }
+        });
+        futures::stream::iter(evictions).buffer_unordered(EVICTIONS_AT_A_TIME).collect::<()>().await;
+    }
 }
 
 /// The binder.
@@ -179,17 +220,19 @@ impl Binder {
             Command::Bind { decision, mark, handwritten } => queue.extend(jobs(*decision, &mark, handwritten, Instant::now())),
             Command::Evict(victims) => {
                 for victim in victims {
-                    let (sender, results, metrics) = (self.sender.clone(), self.results.clone(), Arc::clone(&self.metrics));
-                    running.spawn(async move {
-                        let refused = sender.evict(&victim).await;
-                        let label = if refused.is_some() { "refused" } else { "accepted" };
-                        metrics.evictions.with_label_values(&[label]).inc();
-                        // A closed channel means that the process ends.
-                        let _closed = results.send(Told::Eviction { pod: victim.pod_uid, refused }).is_err();
-                    });
+                    let evictor = self.evictor();
+                    running.spawn(async move { evictor.evict(victim).await; });
                 }
             }
+            Command::MakeRoom(victims) => {
+                let evictor = self.evictor();
+                running.spawn(evictor.make_room(victims));
+            }
         }
+    }
+
+    fn evictor(&self) -> Evictor {
+        Evictor { sender: self.sender.clone(), results: self.results.clone(), metrics: Arc::clone(&self.metrics) }
     }
 
     /// Gets the claims of a decision their volumes; gives its Bindings, or none when that failed.

@@ -191,7 +191,7 @@ impl Sender {
                 answer.get("message").and_then(Value::as_str).unwrap_or("Failure without a message").to_owned()
             }
             Ok(Ok(_)) => {
-                info!(pod, namespace, "pod of a gang that is given up evicted");
+                info!(pod, namespace, "pod evicted");
                 return None;
             }
             // Gone, or another of its name: this one is not there any more.

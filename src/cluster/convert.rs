@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::duration::parse_duration_millis;
 use berth_api::quantity::{parse_millis, parse_millis_floor, parse_units, parse_units_floor};
 use berth_api::{Amount, Bound, Queue, Topology};
 use berth_engine::facts::{
@@ -21,11 +22,14 @@ use crate::grouping::leaders::leads;
 use crate::grouping::{self, External, Group, GroupingContext};
 
 pub mod automatic;
+pub mod budget;
 mod gang;
 mod shape;
 pub mod storage;
 
-pub use gang::{derived_gang_facts, gang_facts, has_derived_constraint, has_derived_objective, unread_owner_fact};
+pub use gang::{
+    derived_gang_facts, gang_facts, has_derived_constraint, has_derived_objective, unread_owner_fact, write_promise,
+};
 pub use shape::shape_facts;
 
 /// The label that may only be the last level of a topology.
@@ -42,6 +46,9 @@ pub const SUBGROUP_NAME: &str = "kai.scheduler/subgroup-name";
 
 /// Annotation of a bound pod that names the decision.
 pub const DECISION: &str = "berth.scheduler/decision";
+
+/// How long the end of a pod may take that does not say so: the API server's default.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 /// An object that can't be used, and why.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
@@ -332,6 +339,10 @@ fn pod_fields(pod: &Pod, membership: &Membership, scheduler: &str) -> std::resul
         node,
         phase,
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_millisecond()),
+        started: (pod.status.as_ref()).and_then(|status| status.start_time.as_ref()).map(|time| time.0.as_millisecond()),
+        grace_millis: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0).saturating_mul(1_000),
+        never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
         decision: annotations.get(DECISION).cloned(),
         problems: membership.problems.clone(),
@@ -454,12 +465,19 @@ fn queue_fields(queue: &Queue) -> std::result::Result<QueueFacts, FieldError> {
             weight_millis: weight,
         })
     };
+    let runtime = |field: &str, written: &Option<String>| {
+        let Some(text) = written.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
+        let millis = parse_duration_millis(text).map_err(|error| FieldError::new(format!("spec.{field}"), text, error.to_string()))?;
+        Ok(Some(millis.max(0)))
+    };
     Ok(QueueFacts {
         uid: uid_of("Queue", &queue.metadata),
         name,
         parent: queue.spec.parent_queue.clone().filter(|parent| !parent.is_empty()),
         priority: i64::from(queue.spec.priority.unwrap_or(berth_api::queue::DEFAULT_PRIORITY)),
         created: created_millis(&queue.metadata),
+        preempt_min_runtime: runtime("preemptMinRuntime", &queue.spec.preempt_min_runtime)?,
+        reclaim_min_runtime: runtime("reclaimMinRuntime", &queue.spec.reclaim_min_runtime)?,
         gpu: amount("gpu", &resources.gpu)?,
         cpu: amount("cpu", &resources.cpu)?,
         memory: amount("memory", &resources.memory)?,

@@ -30,6 +30,8 @@ pub struct Member {
     pub condition: Option<(String, String)>,
     /// Has scheduling gates.
     pub gated: bool,
+    /// The node that its status nominates.
+    pub nominated: Option<String>,
     /// The resource version, while it waits: a write that must not come after a Binding is guarded by it.
     pub version: String,
     /// Where it fits, while it waits.
@@ -61,6 +63,8 @@ pub struct Entry {
     pub mark_unschedulable: bool,
     /// The status in the API.
     pub status: Value,
+    /// Room that is kept for it, as written on the PodGroup.
+    pub promised: Option<String>,
     /// Node pool of the PodGroup; empty is the default one.
     pub node_pool: String,
     /// The PodGang of Grove that it is, in the namespace of its PodGroup.

@@ -320,6 +320,8 @@ impl Store {
         entry.object_uid = gang.object.as_ref().and_then(|(object, _)| object.metadata.uid.clone());
         entry.mark_unschedulable = gang.object.as_ref().is_none_or(|(object, _)| object.spec.mark_unschedulable != Some(false));
         let labels = gang.object.as_ref().and_then(|(object, _)| object.metadata.labels.as_ref());
+        let annotations = gang.object.as_ref().and_then(|(object, _)| object.metadata.annotations.as_ref());
+        entry.promised = annotations.and_then(|all| all.get(keys::PROMISED)).cloned();
         entry.node_pool = labels.and_then(|labels| labels.get(keys::NODE_POOL)).cloned().unwrap_or_default();
         entry.pod_gang = gang.group().and_then(|group| group.pod_gang.clone());
         entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
@@ -389,6 +391,7 @@ fn member(entry: &PodEntry) -> Member {
         decision: annotations.and_then(|all| all.get(keys::DECISION)).cloned(),
         created: convert::created_millis(&pod.metadata),
         condition: raw::unscheduled_condition(pod),
+        nominated: pod.status.as_ref().and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
         gated: pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())),
         version: pod.metadata.resource_version.clone().unwrap_or_default(),
         shape: entry.shape.clone(),

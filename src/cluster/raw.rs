@@ -81,6 +81,7 @@ pub fn trim_pod(mut pod: Pod) -> Pod {
             container_statuses: held(status.container_statuses.take()),
             init_container_statuses: held(status.init_container_statuses.take()),
             nominated_node_name: status.nominated_node_name.take(),
+            start_time: status.start_time.take(),
             ..PodStatus::default()
         };
     }

@@ -11,6 +11,7 @@ use berth_api::queue::Queue;
 use berth_api::topology::Topology;
 use berth_engine::facts::{Event, Millis, ObjectKey, PodFacts, ShapeFacts};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -32,7 +33,7 @@ use crate::grouping::pod_gang;
 const MAX_SKIPPED_NAMES: usize = 10_000;
 
 /// Kinds that must be listed before decisions begin.
-const BASE_KINDS: [(&str, &str, &str); 7] = [
+const BASE_KINDS: [(&str, &str, &str); 8] = [
     ("", "v1", "Node"),
     ("", "v1", "Pod"),
     ("scheduling.run.ai", "v2alpha2", "PodGroup"),
@@ -40,6 +41,7 @@ const BASE_KINDS: [(&str, &str, &str); 7] = [
     ("kai.scheduler", "v1alpha1", "Topology"),
     ("scheduling.k8s.io", "v1", "PriorityClass"),
     ("berth.scheduler", "v1alpha1", "GroupingRule"),
+    ("policy", "v1", "PodDisruptionBudget"),
 ];
 
 /// The kinds to watch from the start.
@@ -309,6 +311,10 @@ impl Store {
                     return Err(Bad { object, message: error.to_string() });
                 }
             },
+            ("policy", "PodDisruptionBudget") => {
+                let facts = convert::budget::budget_facts(&typed::<PodDisruptionBudget>(object)?)?;
+                self.tell(Event::BudgetUpsert(facts));
+            }
             ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
             (pod_gang::API_GROUP, pod_gang::KIND) => self.pod_gang_applied(object),
             _ => self.owner_applied(uid, object),
@@ -350,6 +356,7 @@ impl Store {
             ("" | "storage.k8s.io", kind) if StorageKinds::has(kind) => {
                 self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
             }
+            ("policy", "PodDisruptionBudget") => self.tell(Event::BudgetDelete(uid.to_owned())),
             ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
             (pod_gang::API_GROUP, pod_gang::KIND) => self.pod_gang_deleted(uid),
             _ => self.owners.remove(uid),

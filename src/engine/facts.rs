@@ -281,6 +281,14 @@ pub struct PodFacts {
     pub phase: PodPhase,
     /// A deletion timestamp is set.
     pub terminating: bool,
+    /// The deletion timestamp: it is meant to be gone by then.
+    pub gone_by: Option<Millis>,
+    /// `status.startTime`.
+    pub started: Option<Millis>,
+    /// `spec.terminationGracePeriodSeconds`: how long its end may take.
+    pub grace_millis: Millis,
+    /// `spec.preemptionPolicy: Never`: nobody is evicted for it.
+    pub never_preempts: bool,
     /// Has scheduling gates.
     pub gated: bool,
     /// The `berth.scheduler/decision` mark (`<id>/<n>`), when present.
@@ -387,6 +395,10 @@ pub struct GangFacts {
     pub constraint: ConstraintFacts,
     /// How long it may run below its minimum before it is evicted; negative is for ever, `None` the operator's choice.
     pub staleness_grace_millis: Option<Millis>,
+    /// How old it must be before anybody is evicted for it.
+    pub preemption_delay_millis: Millis,
+    /// Places that were promised to its pods (node by pod name), as written down by an earlier process.
+    pub promised: BTreeMap<String, String>,
     /// What the best placement of it is; `None`: the operator's choice.
     pub objective: Option<Objective>,
     /// How its parts are called.
@@ -430,6 +442,10 @@ pub struct QueueFacts {
     pub priority: i64,
     /// Creation time.
     pub created: Millis,
+    /// How long its gangs run before others of the queue may have them evicted; `None` falls to the queue above.
+    pub preempt_min_runtime: Option<Millis>,
+    /// The same, for gangs of other queues.
+    pub reclaim_min_runtime: Option<Millis>,
     /// GPUs.
     pub gpu: QueueAmount,
     /// Milli-cores.
@@ -458,6 +474,19 @@ pub struct TopologyFacts {
     pub levels: Vec<LevelFacts>,
     /// Annotated as the default topology.
     pub default: bool,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct BudgetFacts {
+    /// The object's UID.
+    pub uid: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Pods of its namespace that it protects; `None` is none of them.
+    pub selector: Option<LabelSelector>,
+    /// Pods that may go now (`status.disruptionsAllowed`).
+    pub allowed: u32,
 }
 
 /// A PersistentVolumeClaim.
@@ -619,6 +648,12 @@ pub enum Event {
     VolumeUpsert(VolumeFacts),
     /// A volume is gone (by UID).
     VolumeDelete(String),
+    /// An eviction that was decided is not asked for after all: another one was refused (UID).
+    EvictDropped(String),
+    /// A disruption budget appeared or changed.
+    BudgetUpsert(BudgetFacts),
+    /// A disruption budget is gone (by UID).
+    BudgetDelete(String),
     /// A storage class appeared or changed.
     StorageClassUpsert(StorageClassFacts),
     /// A storage class is gone (by UID).

@@ -8,6 +8,7 @@
 pub mod check;
 pub mod facts;
 pub mod fit;
+mod evict;
 mod gang;
 pub mod ids;
 mod order;

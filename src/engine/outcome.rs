@@ -3,6 +3,8 @@
 
 mod proof;
 
+use std::collections::BTreeMap;
+
 use crate::facts::{Amounts, Millis, ObjectKey};
 use crate::policy::Objective;
 pub use proof::{Counted, Proof};
@@ -12,8 +14,10 @@ pub use proof::{Counted, Proof};
 pub struct Outcome {
     /// Decisions in the order they were taken; each is one gang, whole.
     pub decisions: Vec<Decision>,
-    /// Gangs to be evicted as a whole.
+    /// Pods to be evicted, by gang.
     pub evictions: Vec<Eviction>,
+    /// Room that was promised, or is no longer.
+    pub promised: Vec<Promised>,
     /// Gangs (by UID) whose report changed in this pass: re-read with `World::gang_report`.
     pub changed: Vec<String>,
     /// Ask again no later than this moment, even without an event.
@@ -37,7 +41,68 @@ pub struct Decision {
     pub quality: Quality,
 }
 
-/// A gang that is given up: every pod of it that is on a node is to be evicted.
+/// Why pods are evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Their gang ran below its minimum for too long: all that is left of it goes.
+    Stale(Stale),
+    /// Another gang gets their room.
+    Room(Box<RoomFor>),
+}
+
+/// By which right a gang gets the room of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// It has a higher priority in the same queue.
+    Preempt,
+    /// Its queue has less than its fair share, and the other one owes it.
+    Reclaim,
+}
+
+impl Action {
+    /// KAI Scheduler's name of the action.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preempt => "preempt",
+            Self::Reclaim => "reclaim",
+        }
+    }
+}
+
+/// For whom pods are evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomFor {
+    /// By which right.
+    pub action: Action,
+    /// UID of the gang that gets the room.
+    pub by_uid: String,
+    /// Its namespace and name.
+    pub by: ObjectKey,
+    /// Its priority.
+    pub by_priority: i32,
+    /// Its queue.
+    pub by_queue: String,
+    /// Queue of the gang that gives it.
+    pub queue: String,
+    /// Priority of the gang that gives it.
+    pub priority: i32,
+    /// The gang goes as a whole; else only pods above its minimum.
+    pub whole: bool,
+}
+
+/// Room that is kept for a gang until what is in it has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promised {
+    /// UID of the gang.
+    pub gang_uid: String,
+    /// Namespace and name of the gang.
+    pub gang: ObjectKey,
+    /// Its pods with the nodes that they will go to; empty when the promise is over.
+    pub places: Vec<Placement>,
+}
+
+/// Pods of one gang that are to be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
     /// UID of the gang.
@@ -45,7 +110,7 @@ pub struct Eviction {
     /// Namespace and name of the gang.
     pub gang: ObjectKey,
     /// Why.
-    pub stale: Stale,
+    pub cause: Cause,
     /// The pods, by namespace and name.
     pub pods: Vec<Victim>,
 }
@@ -201,6 +266,8 @@ pub struct GangReport {
     pub quality: Option<Quality>,
     /// Why pods wait; the blocking reason first. Empty when nothing waits.
     pub reasons: Vec<Reason>,
+    /// The node that is kept for each pod (by name) until others have left it.
+    pub promised: BTreeMap<String, String>,
     /// It ran whole and has too few pods left.
     pub stale: Option<Stale>,
     /// May be preempted.
@@ -271,11 +338,15 @@ pub enum Code {
     StaleGang,
     /// Claims did not get their volumes in time; waiting before the next try.
     VolumesNotReady,
+    /// Room is kept for the gang; pods that are there have still to leave.
+    WaitingForRoom,
+    /// The gang was evicted for another; it starts anew once its pods are gone.
+    Preempted,
 }
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 20] = [
+    pub const ALL: [Code; 22] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -296,6 +367,8 @@ impl Code {
         Code::BindRefused,
         Code::StaleGang,
         Code::VolumesNotReady,
+        Code::WaitingForRoom,
+        Code::Preempted,
     ];
 
     /// The stable CamelCase name (that of the problem itself for `Problem`).
@@ -322,6 +395,8 @@ impl Code {
             Code::BindRefused => "BindRefused",
             Code::StaleGang => "StaleGang",
             Code::VolumesNotReady => "VolumesNotReady",
+            Code::WaitingForRoom => "WaitingForRoom",
+            Code::Preempted => "Preempted",
         }
     }
 
@@ -429,7 +504,9 @@ impl Reason {
                 | Code::NotFoundWithinBudget
                 | Code::BindRefused
                 | Code::StaleGang
-                | Code::VolumesNotReady => None,
+                | Code::VolumesNotReady
+                | Code::WaitingForRoom
+                | Code::Preempted => None,
             },
         }
     }

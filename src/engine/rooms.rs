@@ -140,6 +140,8 @@ struct Taken {
     node: NodeIdx,
     shape: ShapeIdx,
     count: i64,
+    /// What others count changed too.
+    counted: bool,
     volumes: Vec<Arc<FreeVolume>>,
     pins: Vec<ObjectKey>,
 }
@@ -271,7 +273,7 @@ impl Rooms {
 
     /// Takes room for `count` pods of a shape on a node.
     pub fn take(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
-        let mut taken = Taken { node, shape: idx, count: i64::from(count), volumes: Vec::new(), pins: Vec::new() };
+        let mut taken = Taken { node, shape: idx, count: i64::from(count), counted: true, volumes: Vec::new(), pins: Vec::new() };
         if !shape.volumes.waits.is_empty() {
             self.take_volumes(idx, shape, &mut taken);
         }
@@ -360,8 +362,28 @@ impl Rooms {
     /// Gives room for `count` more pods, as if others had left: what-if only, rolled back like a take.
     pub fn give(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape, count: u32) {
         let count_back = -i64::from(count);
-        self.taken.push(Taken { node, shape: idx, count: count_back, volumes: Vec::new(), pins: Vec::new() });
+        self.taken.push(Taken { node, shape: idx, count: count_back, counted: false, volumes: Vec::new(), pins: Vec::new() });
         self.shift(node, shape, -i64::from(count));
+    }
+
+    /// Gives the room of a pod that leaves, and takes it out of what rules count: what-if only, rolled back like a take.
+    pub(crate) fn leave(&mut self, node: NodeIdx, idx: ShapeIdx, shape: &Shape) {
+        self.taken.push(Taken { node, shape: idx, count: -1, counted: true, volumes: Vec::new(), pins: Vec::new() });
+        self.shift(node, shape, -1);
+        self.shift_marks(node, shape, -1);
+    }
+
+    /// Adds to what is free on a node (`sign` 1), or takes it back (-1): room held for the gang that is tried.
+    pub(crate) fn lend(&mut self, node: NodeIdx, amounts: &[(usize, i64)], sign: i64) {
+        if let Some(Some(room)) = self.rooms.get_mut(node.at()) {
+            for (column, amount) in amounts {
+                if room.free.len() <= *column {
+                    room.free.resize(column + 1, 0);
+                }
+                room.free[*column] = room.free[*column].saturating_add(amount.saturating_mul(sign));
+            }
+        }
+        self.note(node);
     }
 
     /// Gives back everything taken since the mark.
@@ -370,7 +392,7 @@ impl Rooms {
             if let Some(taken) = self.taken.pop() {
                 let shape = &shapes[taken.shape.at()];
                 self.shift(taken.node, shape, -taken.count);
-                if taken.count > 0 {
+                if taken.counted {
                     self.shift_marks(taken.node, shape, -taken.count);
                 }
                 for volume in taken.volumes.iter().rev() {
@@ -610,6 +632,24 @@ pub struct Context<'a> {
     pub trees: &'a [Tree],
     /// Claims, volumes and classes.
     pub volumes: &'a Volumes,
+}
+
+/// Gives back the room of one pod of the shape.
+pub(crate) fn vacate(room: &mut Room, shape: &Shape) {
+    for (column, amount) in &shape.requests {
+        if room.free.len() <= *column {
+            room.free.resize(column + 1, 0);
+        }
+        room.free[*column] = room.free[*column].saturating_add(*amount);
+    }
+    for port in &shape.facts.host_ports {
+        if let Some(at) = room.ports.iter().rposition(|other| other == port) {
+            room.ports.remove(at);
+        }
+    }
+    for (column, volume) in &shape.shared {
+        room.attach(*column, *volume, -1);
+    }
 }
 
 /// Takes room for one pod of the shape.

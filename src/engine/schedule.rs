@@ -6,6 +6,7 @@
 //! of the same shapes and constraints in the pass: room only shrinks.
 
 mod charges;
+mod preempt;
 mod repair;
 
 use std::cmp::Reverse;
@@ -31,18 +32,21 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     }
     outcome.changed = world.review_lives(now);
     world.end_waits(now);
+    world.end_promises(now);
+    outcome.tell_withdrawn(world);
     if world.dirty {
         world.dirty = false;
         world.set_whole_paths(policy.compat_kai);
         world.refresh_trees();
         let woken = world.take_woken();
-        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.run(woken);
+        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts: true, as_of: 0 }.run(woken);
     }
-    Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 }.renew();
+    Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts: false, as_of: 0 }.renew();
     // After the pass, so that a gang which was completed in it is kept.
     outcome.changed.extend(world.review_lives(now));
-    outcome.evictions = world.give_up_stale(policy, now);
-    outcome.changed.extend(outcome.evictions.iter().map(|eviction| eviction.gang_uid.clone()));
+    let stale = world.give_up_stale(policy, now);
+    outcome.changed.extend(stale.iter().map(|eviction| eviction.gang_uid.clone()));
+    outcome.evictions.extend(stale);
     outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
 }
@@ -58,6 +62,12 @@ struct Pass<'a> {
     outcome: &'a mut Outcome,
     /// Failures that others may share, with the number of decisions they were made after.
     failed: BTreeMap<Signature, (Reason, usize)>,
+    /// Gangs for which nobody can be evicted.
+    unhelped: preempt::Unhelped,
+    /// How queues stand, once that was asked.
+    balance: Option<preempt::Balance>,
+    /// Whether pods may be evicted for a gang that fails.
+    hunts: bool,
     /// Decisions taken before the oldest verdict that the current attempt used.
     as_of: usize,
 }
@@ -72,7 +82,7 @@ impl Pass<'_> {
         while let Some(key) = work.pop(self.world, |key| self.asked(key)) {
             self.as_of = usize::MAX;
             let more = self.attempt(&key);
-            tried.push((key.clone(), self.as_of.min(self.outcome.decisions.len())));
+            tried.push((key.clone(), self.as_of.min(self.outcome.turn())));
             if more {
                 self.add(&mut work, Some(OrderKey { surplus: true, ..key }));
             }
@@ -80,10 +90,10 @@ impl Pass<'_> {
         // Room shrank after these verdicts were made: say how things stand now.
         // A gang placed later can also be what an affinity waited for, so until nothing moves.
         loop {
-            let n_decisions = self.outcome.decisions.len();
+            let n_decisions = self.outcome.turn();
             self.failed.clear();
             for (key, seen) in &mut tried {
-                let now = self.outcome.decisions.len();
+                let now = self.outcome.turn();
                 if *seen < now && self.world.waiting.contains(&key.gang) {
                     self.as_of = usize::MAX;
                     if self.attempt(key) {
@@ -92,7 +102,7 @@ impl Pass<'_> {
                     *seen = self.as_of.min(now);
                 }
             }
-            if self.outcome.decisions.len() == n_decisions {
+            if self.outcome.turn() == n_decisions {
                 break;
             }
         }
@@ -109,11 +119,11 @@ impl Pass<'_> {
         let due = self.world.stale(self.policy, self.now);
         for gang in due {
             let Some(key) = self.key(gang, false) else { continue };
-            let n_decisions = self.outcome.decisions.len();
+            let n_decisions = self.outcome.turn();
             if self.attempt(&key) {
                 self.place_surplus(gang);
             }
-            debug_assert_eq!(n_decisions, self.outcome.decisions.len(), "a gang slept though it fits");
+            debug_assert_eq!(n_decisions, self.outcome.turn(), "a gang slept though it fits");
             self.world.park(gang, self.now);
         }
     }
@@ -183,6 +193,7 @@ impl Pass<'_> {
         let bare = prepared.only_needed().map(|prepared| prepared.minimum(self.world, 0));
         let mut solved = self.solve(idx, &item);
         // Better a place without room for all that may come than none.
+        let prepared_bare = bare.clone();
         if let (Err(_), Some(bare)) = (&solved, bare.filter(|bare| *bare != item)) {
             solved = self.solve(idx, &bare);
         }
@@ -196,7 +207,9 @@ impl Pass<'_> {
                 more
             }
             Err(reason) => {
-                reasons.insert(0, reason);
+                let bare = prepared_bare.filter(|bare| *bare != item);
+                let kept = self.make_room(idx, &item, &reason).or_else(|| self.make_room(idx, &bare?, &reason));
+                reasons.insert(0, kept.unwrap_or(reason));
                 self.fill_holes(idx);
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
@@ -324,6 +337,7 @@ impl Pass<'_> {
         if let Some((until, text)) = &gang.backoff
             && *until > self.now {
                 let code = match (gang.life.evicted_at, gang.unprepared) {
+                    _ if gang.life.preempted => Code::Preempted,
                     (Some(_), _) => Code::StaleGang,
                     (None, true) => Code::VolumesNotReady,
                     (None, false) => Code::BindRefused,
@@ -345,11 +359,13 @@ impl Pass<'_> {
                 return Err(reason.clone());
             }
         let signature = Signature::of(item);
-        if let (None, Some((reason, as_of))) = (&blocked, self.failed.get(&signature)) {
+        let own = self.world.lent(gang);
+        if let (None, true, Some((reason, as_of))) = (&blocked, own.is_empty(), self.failed.get(&signature)) {
             self.as_of = self.as_of.min(*as_of);
             return Err(reason.clone());
         }
         let mut rooms = std::mem::take(&mut self.world.rooms);
+        own.iter().for_each(|(node, amounts)| rooms.lend(*node, amounts, 1));
         let mut solver = Solver::new(self.world, &mut rooms, self.policy);
         solver.objective = gang.facts.objective.unwrap_or(self.policy.objective);
         let solved = solver.solve(item);
@@ -382,11 +398,12 @@ impl Pass<'_> {
                 Err((reason, !item.all_shapes().iter().any(drawn)))
             }
         };
+        own.iter().for_each(|(node, amounts)| rooms.lend(*node, amounts, -1));
         self.world.rooms = rooms;
         self.outcome.steps += steps;
         result.map_err(|(reason, share)| {
-            if share {
-                let as_of = self.outcome.decisions.len();
+            if share && own.is_empty() {
+                let as_of = self.outcome.turn();
                 self.failed.insert(signature, (reason.clone(), as_of));
             }
             reason
@@ -394,6 +411,7 @@ impl Pass<'_> {
     }
 
     fn commit(&mut self, idx: GangIdx, plan: &Plan, quality: Option<crate::outcome::Quality>) {
+        self.withdraw(idx);
         let mut placements = Vec::with_capacity(plan.places.len());
         let volumes = self.world.match_volumes(&plan.places);
         let tree = self.tree_of(idx, quality.as_ref());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use berth_engine::check;
 use berth_engine::facts::{BindResult, Event, Millis};
-use berth_engine::outcome::{Code, Decision, Eviction, GangReport, GangState, Outcome, PodState, QueueReport, Reason, Victim};
+use berth_engine::outcome::{Cause, Code, Decision, Eviction, GangReport, GangState, Outcome, PodState, QueueReport, Reason, Victim};
 use berth_engine::policy::Policy;
 use berth_engine::schedule::schedule;
 use berth_engine::world::World;
@@ -166,6 +166,7 @@ impl Scheduler {
                 match input {
                     Input::Event(event) => self.take(event, now),
                     Input::Told(Told::Binding(ended)) => self.binding_ended(ended, now),
+                    Input::Told(Told::NotEvicted(pod)) => self.apply(Event::EvictDropped(pod), now),
                     Input::Told(Told::Eviction { pod, refused: None }) => self.apply(Event::EvictAccepted(pod), now),
                     Input::Told(Told::Eviction { pod, refused: Some(text) }) => {
                         self.apply(Event::EvictRefused(pod, text), now);
@@ -308,8 +309,23 @@ impl Scheduler {
         for decision in outcome.decisions {
             self.hand_over(decision, now);
         }
+        let mut for_gangs: BTreeMap<String, Vec<Victim>> = BTreeMap::new();
         for eviction in outcome.evictions {
-            self.give_up(eviction, now);
+            self.writer.evicted(&eviction, now);
+            match &eviction.cause {
+                Cause::Stale(_) => self.give_up(eviction, now),
+                Cause::Room(room) => {
+                    let (gang, by) = (&eviction.gang, &room.by);
+                    info!(
+                        gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), whole = room.whole,
+                        action = room.action.name(), by = %by.name, by_namespace = %by.namespace, "evicted to make room",
+                    );
+                    for_gangs.entry(room.by_uid.clone()).or_default().extend(eviction.pods);
+                }
+            }
+        }
+        for victims in for_gangs.into_values() {
+            self.make_room(victims, now);
         }
         for gang in outcome.changed {
             self.flights.touch(gang);
@@ -337,6 +353,17 @@ impl Scheduler {
         let gang = &eviction.gang;
         warn!(gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), "gang below its minimum for too long; evicted");
         self.evict(eviction.pods, now);
+    }
+
+    /// Has pods evicted for one gang: all, or none after the first refusal.
+    fn make_room(&mut self, victims: Vec<Victim>, now: Millis) {
+        for victim in &victims {
+            self.apply(Event::EvictSent(victim.pod_uid.clone()), now);
+        }
+        if let Some(binder) = &self.binder {
+            // A closed channel means that the process ends.
+            let _closed = binder.send(Command::MakeRoom(victims)).is_err();
+        }
     }
 
     fn evict(&mut self, victims: Vec<Victim>, now: Millis) {

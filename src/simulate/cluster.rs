@@ -7,12 +7,13 @@ use std::time::Instant;
 use berth_api::{Queue, Topology};
 use berth_engine::check::Fault;
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
-use berth_engine::outcome::Decision;
+use berth_engine::outcome::{Decision, Eviction};
 use berth_engine::world::{Rejected, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::Value;
 
+mod budgets;
 mod gangs;
 mod grove;
 mod outcomes;
@@ -83,6 +84,8 @@ pub struct Cluster {
     pub faults: Vec<Fault>,
     /// Names of the pods that were evicted, in that order.
     pub evicted: Vec<String>,
+    /// Evictions in the order they were decided.
+    pub evictions: Vec<Eviction>,
     /// Next moment that the engine asked for.
     pub next_wakeup: Option<Millis>,
     /// Objects of kinds that play no part.
@@ -124,6 +127,7 @@ impl Cluster {
             decisions: Vec::new(),
             faults: Vec::new(),
             evicted: Vec::new(),
+            evictions: Vec::new(),
             next_wakeup: None,
             ignored: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -501,6 +505,7 @@ impl Cluster {
             }
             "Queue" => Event::QueueDelete(stored.uid),
             "Topology" => Event::TopologyDelete(stored.uid),
+            budgets::BUDGET => Event::BudgetDelete(stored.uid),
             kind if StorageKinds::has(kind) => {
                 for event in self.storage.deleted(kind, &stored.uid) {
                     self.send(event, &stored.place);

@@ -107,6 +107,10 @@ pub fn complete(value: &mut Value, generation: u64) {
     if kind != "Queue" {
         quantities(value);
     }
+    // A pod written by hand with a node is meant to run there.
+    if kind == "Pod" && !text(value, "/spec/nodeName").is_empty() && text(value, "/status/phase").is_empty() {
+        value["status"]["phase"] = json!("Running");
+    }
     // A kubelet always writes conditions; a node written by hand without any is meant to work.
     if kind == "Node"
         && let Some(Value::Object(status)) = value.get_mut("status")
@@ -159,6 +163,7 @@ pub(super) fn is_known(version: &str, kind: &str) -> bool {
             | ("scheduling.k8s.io", "PriorityClass")
             | ("node.k8s.io", "RuntimeClass")
             | ("kai.scheduler", "Topology")
+            | ("policy", "PodDisruptionBudget")
             | ("scheduling.run.ai", "PodGroup" | "Queue")
     )
 }
@@ -234,6 +239,7 @@ pub(super) fn default_queue() -> QueueFacts {
         gpu: QueueAmount::UNLIMITED,
         cpu: QueueAmount::UNLIMITED,
         memory: QueueAmount::UNLIMITED,
+        ..QueueFacts::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_engine::outcome::{GangReport, GangState, PodState};
+use berth_engine::outcome::{Eviction, GangReport, GangState, PodState};
 
 use super::cluster::Cluster;
 use super::objects::{Skipped, text};
@@ -33,6 +33,8 @@ pub struct SimulationResult {
     pub pods: Vec<PodResult>,
     /// Gangs by namespace and name.
     pub gangs: Vec<GangReport>,
+    /// Evictions in the order they were decided.
+    pub evictions: Vec<Eviction>,
     /// Objects of kinds that play no part.
     pub ignored: Vec<String>,
     /// Objects that could not be used.
@@ -77,11 +79,18 @@ impl SimulationResult {
         Self {
             pods,
             gangs: cluster.world.gang_reports(),
+            evictions: cluster.evictions.clone(),
             ignored: cluster.ignored.iter().cloned().collect(),
             skipped: cluster.skipped.iter().cloned().collect(),
             foreign_pending,
             stats: (cluster.steps, cluster.events, cluster.solve_micros),
         }
+    }
+
+    /// Pods that were evicted.
+    #[must_use]
+    pub fn evicted(&self) -> usize {
+        self.evictions.iter().map(|eviction| eviction.pods.len()).sum()
     }
 
     /// Pods that have a node.

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use berth_engine::facts::ObjectKey;
-use berth_engine::outcome::{GangReport, QueueReport};
+use berth_engine::outcome::{Cause, Eviction, GangReport, QueueReport};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::cluster::convert::write_promise;
 use crate::cluster::directory::SharedDirectory;
 use crate::leader::Fence;
 use crate::telemetry::Metrics;
@@ -55,6 +56,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 enum Target {
     /// The PodGroup object.
     PodGroup(ObjectKey),
+    /// The room that is kept for a gang (engine UID), on its PodGroup.
+    Promise(String),
     /// The status of a gang (engine UID).
     Gang(String),
     /// The status of a queue (name).
@@ -69,6 +72,7 @@ enum Target {
 enum Write {
     Create(Value),
     Patch(Value),
+    Promise { gang: String, text: Option<String> },
     Status(Box<GangReport>),
     Condition(Box<PodReport>),
     Notice(Box<Notice>),
@@ -82,6 +86,8 @@ struct Notice {
     condition: Condition,
     /// What makes it another one: it began at another moment.
     since: i64,
+    /// Annotations of the event.
+    annotations: BTreeMap<&'static str, String>,
 }
 
 /// A pending pod and why it waits.
@@ -91,6 +97,8 @@ struct PodReport {
     key: ObjectKey,
     gang: String,
     condition: Condition,
+    /// The node that is kept for it.
+    nominated: Option<String>,
 }
 
 struct Wanted {
@@ -218,12 +226,14 @@ impl Writer {
             match waits {
                 Some(reason) if pending.contains(&uid) => {
                     let condition = render::condition(reason);
-                    let pod = PodReport { uid, key, gang: report.uid.clone(), condition };
+                    let nominated = report.promised.get(&key.name).cloned();
+                    let pod = PodReport { uid, key, gang: report.uid.clone(), condition, nominated };
                     self.keep_due(target, Write::Condition(Box::new(pod)), SETTLE);
                 }
                 _ => self.queue().cancel(&target),
             }
         }
+        self.promise(&report);
         self.notice_stale(&report);
         let settle = if waits.is_some() { SETTLE } else { PLACED_SETTLE };
         self.keep_due(Target::Gang(report.uid.clone()), Write::Status(Box::new(report)), settle);
@@ -234,6 +244,29 @@ impl Writer {
         self.keep_due(Target::Queue(report.name.clone()), Write::Queue(Box::new(report)), Duration::ZERO);
     }
 
+    /// Has what is kept for a gang written down where it differs, or was lately written otherwise.
+    fn promise(&self, report: &GangReport) {
+        let text = write_promise(&report.promised);
+        let target = Target::Promise(report.uid.clone());
+        let stands = self.0.directory.lock().gang(&report.uid).and_then(|entry| entry.promised.clone());
+        let is_open = { let queue = self.queue(); queue.wanted.contains_key(&target) || queue.busy.contains(&target) };
+        if text != stands || is_open {
+            self.keep_due(target, Write::Promise { gang: report.uid.clone(), text }, Duration::ZERO);
+        }
+    }
+
+    /// Pods of a gang are evicted for another: told on its PodGroup.
+    pub fn evicted(&self, eviction: &Eviction, now: i64) {
+        let Cause::Room(room) = &eviction.cause else { return };
+        let notice = Notice {
+            gang: eviction.gang_uid.clone(),
+            condition: render::evicted(eviction, room),
+            since: now,
+            annotations: render::evicted_annotations(eviction, room),
+        };
+        self.put(Target::Notice(eviction.gang_uid.clone(), render::EVICTED), Write::Notice(Box::new(notice)), Duration::ZERO);
+    }
+
     /// Tells of a gang below its minimum, when that lasts a moment, and of its end.
     fn notice_stale(&self, report: &GangReport) {
         let early = Target::Notice(report.uid.clone(), render::STALE);
@@ -242,7 +275,7 @@ impl Writer {
             return;
         };
         let condition = render::stale(stale);
-        let notice = Notice { gang: report.uid.clone(), condition, since: stale.since };
+        let notice = Notice { gang: report.uid.clone(), condition, since: stale.since, annotations: BTreeMap::new() };
         let (target, after) = match stale.evicting {
             true => (Target::Notice(report.uid.clone(), render::EVICTED), Duration::ZERO),
             false => (early, SETTLE),

@@ -1,7 +1,10 @@
 //! From reports to what is written: conditions and PodGroup statuses, as JSON.
 
+use std::collections::BTreeMap;
+
+use berth_api::keys;
 use berth_engine::facts::{Amounts, Problem};
-use berth_engine::outcome::{Code, GangReport, GangState, QualityStatus, QueueBlock, QueueReport, Reason, Stale};
+use berth_engine::outcome::{Code, Eviction, GangReport, GangState, QualityStatus, QueueBlock, QueueReport, Reason, RoomFor, Stale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -47,6 +50,22 @@ pub(super) const EVICTED: &str = "Evict";
 pub(super) fn stale(stale: &Stale) -> Condition {
     let code = if stale.evicting { EVICTED } else { STALE };
     Condition { code: code.to_owned(), reason: code.to_owned(), message: explain::stale(stale) }
+}
+
+/// What an event says of pods that are evicted for another gang.
+pub(super) fn evicted(eviction: &Eviction, room: &RoomFor) -> Condition {
+    let message = explain::evicted(eviction.pods.len(), room).chars().take(MAX_MESSAGE).collect();
+    Condition { code: EVICTED.to_owned(), reason: EVICTED.to_owned(), message }
+}
+
+/// KAI Scheduler's annotations of such an event.
+pub(super) fn evicted_annotations(eviction: &Eviction, room: &RoomFor) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        (keys::NUM_EVICTED_PODS, eviction.pods.len().to_string()),
+        (keys::EVICTOR_ACTION, room.action.name().to_owned()),
+        (keys::EVICTOR_POD_GROUP, room.by.name.clone()),
+        (keys::EVICTOR_NAMESPACE, room.by.namespace.clone()),
+    ])
 }
 
 /// What an event says of a mistake that does not keep a gang from running.
@@ -280,6 +299,7 @@ mod tests {
             preemptible: true,
             allocated: Amounts::new(),
             requested: Amounts::new(),
+            promised: BTreeMap::new(),
             warnings: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use berth_api::keys;
 use berth_api::pod_group::PodGroup;
 use berth_api::queue::Queue;
 use berth_engine::facts::ObjectKey;
@@ -33,6 +34,9 @@ const COMPONENT: &str = "berth";
 /// Objects whose last written state is remembered: one per gang and pending pod of a large cluster. When it is full it is
 /// emptied, which costs at most one more write per object.
 const MAX_REMEMBERED: usize = 200_000;
+
+/// Longest text of a promise: annotations of an object take 256 KiB together.
+const MAX_PROMISE: usize = 200_000;
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +87,7 @@ impl Scribe {
         match write {
             Write::Create(object) => self.create(object).await,
             Write::Patch(patch) => self.patch(patch).await,
+            Write::Promise { gang, text } => self.promise(gang, text.as_deref()).await,
             Write::Status(report) => self.status(report).await,
             Write::Condition(pod) => self.condition(pod).await,
             Write::Notice(notice) => self.notice(notice).await,
@@ -183,6 +188,33 @@ impl Scribe {
         end
     }
 
+    /// Writes down which room is kept for a gang, so that the next process knows.
+    async fn promise(&self, gang: &str, text: Option<&str>) -> End {
+        let (object_uid, key, stands) = {
+            let directory = self.directory.lock();
+            let Some(entry) = directory.gang(gang) else { return End::Done };
+            (entry.object_uid.clone(), entry.key.clone(), entry.promised.clone())
+        };
+        let Some(object_uid) = object_uid else { return if text.is_some() { End::Again } else { End::Done } };
+        let told = format!("{object_uid}/promise");
+        let known = self.last(&told).map_or(json!(stands), |(known, _)| known);
+        if known == json!(text) {
+            return End::Done;
+        }
+        if text.is_some_and(|text| text.len() > MAX_PROMISE) {
+            warn!(gang = %key.name, namespace = %key.namespace, "room that is kept is not written down: it takes too many words");
+            return End::Done;
+        }
+        self.count("patch_podgroup");
+        let patch = json!({"metadata": {"uid": object_uid, "annotations": {keys::PROMISED: text}}});
+        let result = self.pod_groups(&key.namespace).patch(&key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let end = self.ended("patch PodGroup", result.map(|_| ()));
+        if end == End::Done {
+            self.remember(&told, json!(text));
+        }
+        end
+    }
+
     async fn queue(&self, report: &QueueReport) -> End {
         let (uid, existing) = {
             let directory = self.directory.lock();
@@ -215,7 +247,7 @@ impl Scribe {
         let told = format!("{object_uid}/{}/{}", notice.condition.code, notice.since);
         if self.last(&told).is_none() {
             let name = self.event_name(&key.name);
-            self.event(&Subject::pod_group(&key, &object_uid), &notice.condition, &name).await;
+            self.event_with(&Subject::pod_group(&key, &object_uid), &notice.condition, &name, &notice.annotations).await;
             self.remember(&told, Value::Null);
         }
         End::Done
@@ -236,18 +268,20 @@ impl Scribe {
     }
 
     async fn condition(&self, pod: &PodReport) -> End {
-        let (written_here, marks, version) = {
+        let (written_here, marks, version, nominated) = {
             let directory = self.directory.lock();
             let Some(entry) = directory.gang(&pod.gang) else { return End::Done };
             let Some(member) = entry.members.get(&pod.uid) else { return End::Done };
             if member.node.is_some() || member.leaving {
                 return End::Done;
             }
-            (member.condition.clone(), entry.mark_unschedulable, member.version.clone())
+            (member.condition.clone(), entry.mark_unschedulable, member.version.clone(), member.nominated.clone())
         };
         let is_gated = written_here.as_ref().is_some_and(|(reason, _)| reason == "SchedulingGated");
-        let ours = json!({"reason": pod.condition.reason, "message": pod.condition.message});
-        let stands = written_here.as_ref().map(|(reason, message)| json!({"reason": reason, "message": message}));
+        let ours = json!({"reason": pod.condition.reason, "message": pod.condition.message, "nominated": pod.nominated});
+        let stands = written_here
+            .as_ref()
+            .map(|(reason, message)| json!({"reason": reason, "message": message, "nominated": pod.nominated.as_ref().and(nominated)}));
         let (before, at) = match self.last(&pod.uid) {
             Some((before, at)) => (Some(before), Some(at)),
             None => (stands, None),
@@ -255,23 +289,32 @@ impl Scribe {
         if is_gated || before.as_ref() == Some(&ours) {
             return End::Done;
         }
-        let same = before.as_ref().and_then(|before| before.get("reason")) == ours.get("reason");
+        let was = |field: &str| before.as_ref().and_then(|before| before.get(field)).cloned().unwrap_or_default();
+        let same = was("reason") == ours["reason"] && was("nominated") == ours["nominated"];
+        // Only what was written here is taken back: others may have nominated a node, too.
+        let nominates = was("nominated") != ours["nominated"];
         if let Some(later) = too_early(at, same) {
             return later;
         }
         let mut end = End::Done;
-        if marks {
+        if marks || nominates {
             self.count("patch_pod_status");
             let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.key.namespace);
             // A Binding that came first moved the version: then this is refused, and looked at again.
             let metadata = json!({"uid": pod.uid, "resourceVersion": version});
-            let patch = json!({"metadata": metadata, "status": {"conditions": [{
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": pod.condition.reason,
-                "message": pod.condition.message,
-                "lastTransitionTime": Time(Timestamp::now()),
-            }]}});
+            let mut patch = json!({"metadata": metadata, "status": {}});
+            if marks {
+                patch["status"]["conditions"] = json!([{
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": pod.condition.reason,
+                    "message": pod.condition.message,
+                    "lastTransitionTime": Time(Timestamp::now()),
+                }]);
+            }
+            if nominates {
+                patch["status"]["nominatedNodeName"] = json!(pod.nominated);
+            }
             let result = api.patch_status(&pod.key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
             end = match result {
                 Err(Error::Api(status)) if status.code == 409 => End::Again,
@@ -321,10 +364,14 @@ impl Scribe {
 
     /// An event, tried once: it is a notice, not a state.
     async fn event(&self, subject: &Subject<'_>, condition: &Condition, name: &str) {
+        self.event_with(subject, condition, name, &BTreeMap::new()).await;
+    }
+
+    async fn event_with(&self, subject: &Subject<'_>, condition: &Condition, name: &str, annotations: &BTreeMap<&str, String>) {
         self.count("create_event");
         let now = Time(Timestamp::now());
         let event = json!({
-            "metadata": {"name": name, "namespace": subject.key.namespace},
+            "metadata": {"name": name, "namespace": subject.key.namespace, "annotations": annotations},
             "involvedObject": {
                 "apiVersion": subject.api_version, "kind": subject.kind,
                 "name": subject.key.name, "namespace": subject.key.namespace, "uid": subject.uid,
@@ -394,6 +441,7 @@ mod tests {
             allocated: Amounts::new(),
             requested: Amounts::new(),
             warnings: vec![warning("nope")],
+            promised: BTreeMap::new(),
         };
         let scribe = || {
             let metrics = Arc::new(Metrics::new().expect("metrics"));
@@ -457,7 +505,7 @@ mod tests {
         let scribe = Scribe::new(api.client.clone(), Fence::open(), metrics, directory.clone());
         for since in [1, 1, 2] {
             let stale = Stale { since, evicting: false, subgroup: String::new(), has: 1, needs: 2 };
-            scribe.notice(&Notice { gang: "g".to_owned(), condition: render::stale(&stale), since }).await;
+            scribe.notice(&Notice { gang: "g".to_owned(), condition: render::stale(&stale), since, annotations: BTreeMap::new() }).await;
         }
         let asked = api.asked();
         assert_eq!(asked.len(), 2, "{asked:?}");
@@ -482,7 +530,7 @@ mod tests {
         let condition =
             Condition { code: "NotEnoughRoom".to_owned(), reason: "Unschedulable".to_owned(), message: "full".to_owned() };
         let report =
-            PodReport { uid: "u".to_owned(), key: ObjectKey::new("ns", "p"), gang: "g".to_owned(), condition };
+            PodReport { uid: "u".to_owned(), key: ObjectKey::new("ns", "p"), gang: "g".to_owned(), condition, nominated: None };
         note(None);
         assert_eq!(scribe.condition(&report).await, End::Again);
         note(Some("n1"));

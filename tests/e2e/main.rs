@@ -7,6 +7,7 @@ mod controllers;
 mod core_groups;
 mod differential;
 mod discovery;
+mod evict;
 mod faults;
 mod grove;
 mod life;

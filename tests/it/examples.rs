@@ -47,6 +47,25 @@ fn the_tighter_zone_and_its_first_rack() {
     assert_eq!(nodes(&simulate("tightest-zone")), ["a1", "a1", "a2"]);
 }
 
+fn evictions(result: &Value) -> Vec<(String, String)> {
+    let all = result["evictions"].as_array().unwrap().iter();
+    all.map(|one| (one["podGroup"].as_str().unwrap().to_owned(), one["action"].as_str().unwrap().to_owned())).collect()
+}
+
+#[test]
+fn a_gang_has_one_rack_freed_and_a_team_its_share() {
+    let result = simulate("preempt-a-rack");
+    let preempted = |gang: &str| (gang.to_owned(), "preempt".to_owned());
+    assert_eq!(evictions(&result), [preempted("old-2"), preempted("old-3")], "{result}");
+    assert_eq!((&result["evictions"][0]["for"]["podGroup"], &result["summary"]["evicted"]), (&"training".into(), &2.into()));
+    let result = simulate("reclaim-a-share");
+    assert_eq!(evictions(&result), [("research-1".to_owned(), "reclaim".to_owned())], "{result}");
+    let output = berth(&["simulate", "examples/reclaim-a-share"]);
+    let page = stdout(&output);
+    assert!(page.contains("Evicted") && page.contains("queue research has more than its share"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+}
+
 #[test]
 fn fewer_racks_before_the_tighter_zone() {
     let result = simulate("compact");

@@ -10,7 +10,7 @@ use berth_engine::outcome::{GangReport, GangState};
 use berth_engine::world::NodeRoom;
 
 use super::words::{
-    Domain, has_no_gang, hint, levels, members, nothing_to_place, quality_word, ranges, skipped_line, state_word,
+    Domain, evictions, has_no_gang, hint, levels, members, nothing_to_place, quality_word, ranges, skipped_line, state_word,
     summary, title, topology, waiting, warnings,
 };
 use crate::explain;
@@ -92,6 +92,13 @@ fn section(page: &mut String, result: &SimulationResult, cluster: &Cluster) {
         page.push_str("</details>\n");
     }
     pending(page, &waiting(result));
+    let evictions = evictions(result);
+    if !evictions.is_empty() {
+        page.push_str("<h2>Evicted</h2>\n");
+    }
+    for line in evictions {
+        let _ = writeln!(page, "<p>{}</p>", escaped(&line));
+    }
     let notes = result.gangs.iter().filter(|gang| has_no_gang(gang)).map(hint);
     for note in warnings(result).into_iter().chain(notes).chain(result.skipped.iter().map(skipped_line)) {
         let _ = writeln!(page, "<p class=\"dim\">{}</p>", escaped(&note));

@@ -1,7 +1,7 @@
 //! A simulation's result as JSON: the stable interface that scripts read.
 
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{GangReport, GangState, PodState, Proof, Quality, QualityStatus, Reason, Unit};
+use berth_engine::outcome::{Cause, Eviction, GangReport, GangState, PodState, Proof, Quality, QualityStatus, Reason, Unit};
 use serde_json::{Map, Value, json};
 
 use crate::explain;
@@ -24,14 +24,14 @@ pub fn result(result: &SimulationResult, with_stats: bool) -> Value {
         "kind": "SimulationResult",
         "pods": result.pods.iter().map(pod).collect::<Vec<_>>(),
         "podGroups": result.gangs.iter().map(gang).collect::<Vec<_>>(),
-        "evictions": [],
+        "evictions": result.evictions.iter().map(eviction).collect::<Vec<_>>(),
         "ignored": result.ignored,
         "skipped": skipped.collect::<Vec<_>>(),
         "summary": {
             "pods": result.pods.len(),
             "bound": result.bound(),
             "pending": result.pending(),
-            "evicted": 0,
+            "evicted": result.evicted(),
             "gangsPlaced": result.gangs_placed(),
             "gangsPending": result.gangs_pending(),
             "gangsDone": result.gangs_done(),
@@ -43,6 +43,23 @@ pub fn result(result: &SimulationResult, with_stats: bool) -> Value {
             "stats".to_owned(),
             json!({"solveMicros": u64::try_from(micros).unwrap_or(u64::MAX), "steps": steps, "events": events}),
         );
+    }
+    value
+}
+
+/// Pods of one gang that go, and for whom.
+fn eviction(eviction: &Eviction) -> Value {
+    let mut value = json!({
+        "namespace": eviction.gang.namespace,
+        "podGroup": eviction.gang.name,
+        "pods": eviction.pods.iter().map(|victim| &victim.pod.name).collect::<Vec<_>>(),
+        "action": "stale",
+        "message": explain::eviction(eviction),
+    });
+    if let Cause::Room(room) = &eviction.cause {
+        value["action"] = json!(room.action.name());
+        value["whole"] = json!(room.whole);
+        value["for"] = json!({"namespace": room.by.namespace, "podGroup": room.by.name});
     }
     value
 }

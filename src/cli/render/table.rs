@@ -5,7 +5,7 @@ use std::fmt::Write;
 use berth_engine::outcome::{GangReport, GangState};
 
 use super::words::{
-    Domain, WIDTH, hanging, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
+    Domain, WIDTH, evictions, hanging, hint, members, nothing_to_place, quality_word, ranges, skipped_line, state_word, summary, title, waiting, warnings,
 };
 use crate::explain;
 use crate::simulate::result::{PodResult, SimulationResult};
@@ -28,6 +28,14 @@ pub fn result(result: &SimulationResult, colour: bool) -> String {
         let _ = writeln!(page, "{}", paint.bold("Pending"));
         for gang in waiting {
             page.push_str(&pending(gang, &paint));
+        }
+        page.push('\n');
+    }
+    let evictions = evictions(result);
+    if !evictions.is_empty() {
+        let _ = writeln!(page, "{}", paint.bold("Evicted"));
+        for line in evictions {
+            page.push_str(&hanging(&line, "  ", "    "));
         }
         page.push('\n');
     }

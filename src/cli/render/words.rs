@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use berth_engine::outcome::{GangReport, GangState, QualityStatus};
+use berth_engine::outcome::{Eviction, GangReport, GangState, QualityStatus};
 
 use crate::explain;
 use crate::simulate::objects::Skipped;
@@ -159,6 +159,16 @@ impl Domain {
     }
 }
 
+/// One line for each gang that lost pods.
+pub(super) fn evictions(result: &SimulationResult) -> Vec<String> {
+    let line = |eviction: &Eviction| {
+        let names: Vec<String> = eviction.pods.iter().map(|victim| victim.pod.name.clone()).collect();
+        let gang = format!("{}/{}", eviction.gang.namespace, eviction.gang.name);
+        format!("{gang}: {} [{}]", explain::eviction(eviction), ranges(&names))
+    };
+    result.evictions.iter().map(line).collect()
+}
+
 /// The last line.
 pub(super) fn summary(result: &SimulationResult) -> String {
     let waiting = result.gangs_pending();
@@ -170,6 +180,9 @@ pub(super) fn summary(result: &SimulationResult) -> String {
         result.gangs_placed(),
         if result.gangs_placed() == 1 { "" } else { "s" },
     );
+    if result.evicted() > 0 {
+        let _ = write!(text, "; {} evicted", result.evicted());
+    }
     if result.gangs_done() > 0 {
         let _ = write!(text, ", {} over", result.gangs_done());
     }

@@ -1,6 +1,6 @@
 //! A gang's facts: derived from a workload, or read from a PodGroup.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
@@ -8,6 +8,7 @@ use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFac
 use berth_engine::policy::Objective;
 
 use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
 
 use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, shape_facts, uid_of};
 use crate::grouping::{Awaited, Group, GroupProblem, UnreadOwner, WalkEnd};
@@ -55,6 +56,7 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
             facts.constraint = constraint(object.spec.topology_constraint.as_ref());
         }
     }
+    facts.promised = object.map(promised).unwrap_or_default();
     facts.awaited = group.awaited.iter().map(|awaited| awaited_facts(group, awaited)).collect();
     let unread = group.unread_owner.iter().filter(|unread| unread.end != WalkEnd::Missing);
     let warnings: BTreeSet<Problem> =
@@ -197,6 +199,16 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         });
         None
     });
+    let preemption_delay_millis = spec.preemption_delay_millis().unwrap_or_else(|error| {
+        warnings.push(Problem {
+            code: ProblemCode::InvalidDuration,
+            object: format!("PodGroup/{name}"),
+            key: "spec.preemptionDelay".to_owned(),
+            value: spec.preemption_delay.clone().unwrap_or_default(),
+            allowed: error.to_string(),
+        });
+        None
+    });
     let mut problems = Vec::new();
     let objective = objective(group, &mut problems);
     Ok(GangFacts {
@@ -211,6 +223,8 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
         constraint: constraint(spec.topology_constraint.as_ref()),
         staleness_grace_millis,
+        preemption_delay_millis: preemption_delay_millis.unwrap_or(0).max(0),
+        promised: promised(group),
         objective,
         constraint_keys: ConstraintKeys::FIELDS,
         subgroups,
@@ -218,6 +232,28 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         problems,
         warnings,
     })
+}
+
+/// Places that were promised to its pods, as written by an earlier process; what can't be read is no promise.
+fn promised(group: &PodGroup) -> BTreeMap<String, String> {
+    let written = group.metadata.annotations.as_ref().and_then(|all| all.get(keys::PROMISED));
+    written.and_then(|text| read_promise(text)).unwrap_or_default()
+}
+
+/// Node by pod, from the form in which it is written: pods by node.
+fn read_promise(text: &str) -> Option<BTreeMap<String, String>> {
+    let by_node: BTreeMap<String, Vec<String>> = serde_json::from_str(text).ok()?;
+    Some(by_node.into_iter().flat_map(|(node, pods)| pods.into_iter().map(move |pod| (pod, node.clone()))).collect())
+}
+
+/// How a promise is written down: each node is named once. `None` for no promise.
+#[must_use]
+pub fn write_promise(places: &BTreeMap<String, String>) -> Option<String> {
+    let mut by_node: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (pod, node) in places {
+        by_node.entry(node).or_default().push(pod);
+    }
+    (!by_node.is_empty()).then(|| json!(by_node).to_string())
 }
 
 fn count(field: &str, value: Option<i32>) -> std::result::Result<Option<u32>, FieldError> {

@@ -24,6 +24,7 @@ pub(super) fn decision(scene: &mut Scene<'_>, decision: &Decision, findings: &mu
         findings.faults.push(Fault { gang: decision.gang.clone(), kind: FaultKind::UnknownGang });
         return;
     };
+    scene.served.insert(decision.gang_uid.clone());
     let tree = groups(gang);
     let puts = resolve(scene, gang, &tree, decision, &mut kinds);
     for put in &puts {

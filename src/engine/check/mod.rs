@@ -6,6 +6,7 @@
 //! 2); a proof beside a "no" must hold. It is slow and simple on purpose: tests
 //! run it on every answer, a scheduler on every so many.
 
+mod evictions;
 mod legal;
 mod order;
 mod proof;
@@ -66,6 +67,14 @@ pub enum FaultKind {
     OverLimit(String, &'static str),
     /// Work that can't be preempted passes a quota (queue, `gpu`, `cpu` or `memory`).
     OverQuota(String, &'static str),
+    /// The pod may not be evicted for this gang, or is not there to be evicted (its name).
+    WrongVictim(String),
+    /// The pod is evicted for two causes (its name).
+    EvictedTwice(String),
+    /// More of a disruption budget's pods are evicted than it allows (the first one above it).
+    OverBudget(String),
+    /// Pods are evicted for a gang for which no room is kept.
+    InVain,
     /// A "no" that is said to be more than "not found", without a proof.
     Unproven(Code),
     /// The proof beside a "no" does not hold.
@@ -106,6 +115,9 @@ pub fn pass(after: &World, policy: &Policy, outcome: &Outcome) -> Findings {
     if !placed.is_empty() {
         findings = play(Scene::new(after, policy, &placed), outcome);
     }
+    if !outcome.evictions.is_empty() || !outcome.promised.is_empty() {
+        evictions::all(&Scene::new(after, policy, &BTreeSet::new()), outcome, &mut findings);
+    }
     let mut changed: Vec<&String> = outcome.changed.iter().rev().collect();
     changed.dedup();
     let told = changed.into_iter().filter_map(|uid| after.gang_by_uid(uid)).filter(|gang| !gang.reasons.is_empty());
@@ -122,6 +134,9 @@ pub fn pass(after: &World, policy: &Policy, outcome: &Outcome) -> Findings {
 
 fn play(mut scene: Scene<'_>, outcome: &Outcome) -> Findings {
     let mut findings = Findings::default();
+    // What was kept and is no longer is free for everybody.
+    let given_up = outcome.promised.iter().filter(|promised| promised.places.is_empty());
+    scene.served.extend(given_up.map(|promised| promised.gang_uid.clone()));
     for decision in &outcome.decisions {
         legal::decision(&mut scene, decision, &mut findings);
     }

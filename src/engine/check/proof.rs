@@ -80,7 +80,15 @@ pub(super) fn reasons<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a Ga
 
 /// Codes that claim nothing about what is possible.
 fn waits_only(code: Code) -> bool {
-    matches!(code, Code::NotFoundWithinBudget | Code::BindRefused | Code::StaleGang | Code::VolumesNotReady)
+    matches!(
+        code,
+        Code::NotFoundWithinBudget
+            | Code::BindRefused
+            | Code::StaleGang
+            | Code::VolumesNotReady
+            | Code::WaitingForRoom
+            | Code::Preempted
+    )
 }
 
 fn holds<'a>(scene: &Scene<'a>, known: &mut Known<'a>, gang: &'a GangFacts, reason: &Reason, proof: &Proof) -> bool {

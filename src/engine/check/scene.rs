@@ -24,6 +24,8 @@ pub(super) struct Scene<'a> {
     places: Vec<Option<&'a str>>,
     on: BTreeMap<&'a str, Vec<PodIdx>>,
     members: BTreeMap<ObjectKey, Vec<PodIdx>>,
+    /// Gangs (by UID) that got their places: what was held for them is free.
+    pub(super) served: BTreeSet<String>,
     /// Amounts of all pods, then of those that can't be preempted.
     charged: BTreeMap<&'a str, [[i64; 3]; 2]>,
 }
@@ -51,6 +53,7 @@ impl<'a> Scene<'a> {
             places: vec![None; world.pods.len()],
             on: BTreeMap::new(),
             members: BTreeMap::new(),
+            served: BTreeSet::new(),
             charged: BTreeMap::new(),
         };
         for (at, pod) in world.pods.iter().enumerate() {
@@ -106,6 +109,11 @@ impl<'a> Scene<'a> {
         self.places.get(idx.at()).copied().flatten()
     }
 
+    /// It leaves, by the API's word or because its eviction was asked for.
+    pub(super) fn is_evicted(&self, idx: PodIdx) -> bool {
+        self.world.pods[idx.at()].as_ref().is_some_and(|pod| pod.leaves())
+    }
+
     /// Pods that hold a place on a node.
     pub(super) fn pods_on(&self, node: &str) -> &[PodIdx] {
         self.on.get(node).map_or(&[], Vec::as_slice)
@@ -134,10 +142,13 @@ impl<'a> Scene<'a> {
     /// What a node has left of a resource: what it offers, less what pods on it ask for and what is held.
     pub(super) fn free(&self, node: &NodeFacts, resource: &str) -> i128 {
         let offered = i128::from(node.allocatable.get(resource).copied().unwrap_or(0));
-        let pods = self.pods_on(&node.name).iter().filter_map(|idx| self.pod(*idx));
-        let used: i128 = pods.map(|pod| i128::from(requested(pod, resource))).sum();
-        let held: i128 = self.world.held_on(&node.name).filter_map(|amounts| amounts.get(resource)).map(|n| i128::from(*n)).sum();
-        offered - used - held
+        let asked = |idx: &PodIdx| self.pod(*idx).map_or(0, |pod| i128::from(requested(pod, resource)));
+        let used: i128 = self.pods_on(&node.name).iter().map(asked).sum();
+        let leaving: i128 = self.pods_on(&node.name).iter().filter(|idx| self.is_evicted(**idx)).map(asked).sum();
+        let holds = self.world.held_on(&node.name).filter(|(gang, _)| !self.served.contains(*gang));
+        let held: i128 = holds.filter_map(|(_, amounts)| amounts.get(resource)).map(|amount| i128::from(*amount)).sum();
+        // What is kept may be what others have still to leave.
+        offered - used - (held - leaving).max(0)
     }
 
     /// Charged to a queue and those below it: GPUs, milli-cores, megabytes, in thousandths; of all pods, then of those

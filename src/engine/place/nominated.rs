@@ -33,7 +33,8 @@ impl Solver<'_> {
     }
 
     fn nominee(&self, pod: PodIdx) -> Option<NodeIdx> {
-        let name = self.world.pods.get(pod.at())?.as_ref()?.facts.nominated.as_ref()?;
+        let promised = self.world.promised_node(pod);
+        let name = promised.or(self.world.pods.get(pod.at())?.as_ref()?.facts.nominated.as_ref())?;
         self.world.node_by_name.get(name).copied()
     }
 

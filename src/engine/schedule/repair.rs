@@ -12,14 +12,14 @@ impl Pass<'_> {
     /// Fills what can be filled of the places that were filled before. Gives the reasons of those that can't be.
     pub(super) fn fill_holes(&mut self, idx: GangIdx) -> Vec<Reason> {
         let mut reasons = Vec::new();
-        let n_decisions = self.outcome.decisions.len();
+        let n_decisions = self.outcome.turn();
         let n_subs = self.world.gangs[idx.at()].as_ref().map_or(0, |gang| gang.subs.len());
         for sub in 1..n_subs {
             if let Some(reason) = self.fill_leaf(idx, sub) {
                 reasons.push(reason);
             }
         }
-        if self.outcome.decisions.len() > n_decisions {
+        if self.outcome.turn() > n_decisions {
             // What was said of the gang before is out of date: it is looked at once more at the end of the pass.
             self.as_of = self.as_of.min(n_decisions);
         }

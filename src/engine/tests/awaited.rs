@@ -69,6 +69,7 @@ fn the_queue_must_admit_them_too() {
         gpu: QueueAmount { limit_millis: Some(3_000), ..QueueAmount::UNLIMITED },
         cpu: QueueAmount::UNLIMITED,
         memory: QueueAmount::UNLIMITED,
+        ..QueueFacts::default()
     };
     lab.send(Event::QueueUpsert(queue.clone()));
     begin(&mut lab, 3, 1);

@@ -217,6 +217,7 @@ fn queues_take_work_within_their_limits() {
             gpu,
             cpu: QueueAmount::UNLIMITED,
             memory: QueueAmount::UNLIMITED,
+            ..QueueFacts::default()
         })
     };
     let over = |name: &str| FaultKind::OverLimit(name.into(), "gpu");
@@ -474,6 +475,7 @@ fn limits_hold_for_the_subgroups_that_are_chosen() {
         gpu,
         cpu: QueueAmount::UNLIMITED,
         memory: QueueAmount::UNLIMITED,
+        ..QueueFacts::default()
     }));
     // The small one fits nowhere, the large one fits and passes the limit.
     lab.groups("g", ("", ""), &[("s0", 1, 1, "", ""), ("s1", 2, 8, "", "")]);
@@ -497,6 +499,7 @@ fn limits_hold_for_the_subgroups_that_are_chosen() {
         gpu: none,
         cpu: QueueAmount::UNLIMITED,
         memory: QueueAmount::UNLIMITED,
+        ..QueueFacts::default()
     };
     lab.send(Event::QueueUpsert(queue));
     lab.gang("g", 2, 4, "", "");

@@ -3,6 +3,7 @@
 mod awaited;
 mod check;
 mod coupled;
+mod evict;
 mod fixture;
 mod legal;
 mod life;

@@ -17,6 +17,7 @@ fn queue(name: &str, parent: Option<&str>, quota: i64, weight: i64) -> Event {
         gpu,
         cpu: QueueAmount::UNLIMITED,
         memory: QueueAmount::UNLIMITED,
+        ..QueueFacts::default()
     })
 }
 

@@ -213,6 +213,7 @@ fn queue_limits_hold_from_leaf_to_root() {
         gpu: QueueAmount { limit_millis: limit, ..unlimited },
         cpu: unlimited,
         memory: unlimited,
+        ..QueueFacts::default()
     };
     lab.send(Event::QueueUpsert(queue("top", None, Some(12_000))));
     lab.send(Event::QueueUpsert(queue("default-queue", Some("top"), None)));

@@ -8,6 +8,7 @@ use crate::fit::volumes::VolumeNeeds;
 use crate::rooms::Terms;
 use crate::{fit, gang};
 use crate::world::life::Life;
+use crate::world::promises::SPARE_MILLIS;
 use crate::world::usage::Usage;
 use crate::world::model::{Gang, Node, PlaceState, Pod};
 use crate::world::{Rejected, World};
@@ -56,7 +57,8 @@ impl World {
             | Event::BindSent(_)
             | Event::EvictSent(_)
             | Event::EvictAccepted(_) => {}
-            Event::EvictRefused(uid, text) => self.eviction_refused(&uid, text),
+            Event::EvictRefused(uid, text) => self.eviction_refused(&uid, text, now),
+            Event::EvictDropped(uid) => self.spare(&uid, now, now),
             Event::PreparationFailed(uid, _) => {
                 self.avoid_node(&uid);
                 self.note_unprepared(&uid);
@@ -71,12 +73,18 @@ impl World {
                     gang.parked = None;
                 }
             }
+            Event::BudgetUpsert(facts) => self.upsert_budget(facts),
+            Event::BudgetDelete(uid) => self.delete_budget(&uid),
             Event::Synced => {
                 self.synced = true;
+                self.adopt_promises(now);
                 self.changes.all = true;
             }
             Event::LeadershipChanged(leading) => {
                 self.leading = leading;
+                if leading {
+                    self.adopt_promises(now);
+                }
                 self.changes.all = true;
             }
         }
@@ -84,7 +92,8 @@ impl World {
     }
 
     /// What the API said, for the gang that waits until its pods are evicted. It is asked again later.
-    fn eviction_refused(&mut self, uid: &str, text: String) {
+    fn eviction_refused(&mut self, uid: &str, text: String, now: Millis) {
+        self.spare(uid, now, now.saturating_add(SPARE_MILLIS));
         let Some(gang) = self.gang_of_pod(uid) else { return };
         if let Some(gang) = self.gang_mut(&gang)
             && gang.life.evicted_at.is_some()
@@ -211,6 +220,7 @@ impl World {
         };
         // First, while every index is true: a new term gives other pods, and the old state of this one, new shapes.
         let shape = self.shape_with_claims(&facts, idx);
+        let (evicting, spared_until) = self.pods[idx.at()].as_ref().map_or((false, 0), |pod| (pod.evicting, pod.spared_until));
         let old = self.pods[idx.at()].as_ref().map(|pod| (pod.node.clone(), pod.place));
         self.detach(idx);
         let (node, place) = match (&facts.node, old) {
@@ -235,7 +245,7 @@ impl World {
         let requests = self.shapes[shape.at()].requests.clone();
         self.pod_by_uid.insert(facts.uid.clone(), idx);
         let claims = (!facts.claims.is_empty()).then(|| facts.clone());
-        self.pods[idx.at()] = Some(Pod { facts, shape, requests, node, place, charged: None });
+        self.pods[idx.at()] = Some(Pod { facts, shape, requests, node, place, evicting, spared_until, charged: None });
         self.attach(idx);
         if let Some(facts) = claims {
             self.review_users(&facts, idx);
@@ -347,6 +357,7 @@ impl World {
                         pod.place = PlaceState::Bound;
                         if let Some(key) = gang_key(&pod.facts) {
                             self.touch_gang(&key);
+                            self.note_prey(&key);
                         }
                     }
             }
@@ -407,29 +418,46 @@ impl World {
 
     fn add_to_node(&mut self, at: NodeIdx, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
-        let (requests, terminating) = (pod.requests.clone(), pod.facts.terminating);
+        let (requests, leaves) = (pod.requests.clone(), pod.facts.terminating || pod.evicting);
         if let Some(node) = self.nodes[at.at()].as_mut()
             && node.pods.insert(idx) {
                 shift(&mut node.used, &requests, 1);
-                shift(&mut node.releasing, &requests, i64::from(terminating));
+                shift(&mut node.releasing, &requests, i64::from(leaves));
             }
     }
 
     fn remove_from_node(&mut self, at: NodeIdx, idx: PodIdx) {
         let Some(pod) = self.pods[idx.at()].as_ref() else { return };
-        let (requests, terminating) = (pod.requests.clone(), pod.facts.terminating);
+        let (requests, leaves) = (pod.requests.clone(), pod.facts.terminating || pod.evicting);
         if let Some(node) = self.nodes[at.at()].as_mut()
             && node.pods.remove(&idx) {
                 shift(&mut node.used, &requests, -1);
-                shift(&mut node.releasing, &requests, -i64::from(terminating));
+                shift(&mut node.releasing, &requests, -i64::from(leaves));
             }
+    }
+
+    /// A pod is to be evicted, or is not after all.
+    pub(super) fn set_evicting(&mut self, idx: PodIdx, evicting: bool) {
+        let Some(pod) = self.pods[idx.at()].as_ref().filter(|pod| pod.evicting != evicting) else { return };
+        let at = pod.node.as_ref().and_then(|node| self.node_by_name.get(node)).copied();
+        let at = at.filter(|at| self.nodes[at.at()].as_ref().is_some_and(|node| node.pods.contains(&idx)));
+        if let Some(at) = at {
+            self.remove_from_node(at, idx);
+        }
+        if let Some(pod) = self.pods[idx.at()].as_mut() {
+            pod.evicting = evicting;
+        }
+        if let Some(at) = at {
+            self.add_to_node(at, idx);
+            self.push_room(at);
+        }
     }
 
     fn upsert_gang(&mut self, facts: GangFacts) {
         let key = facts.key.clone();
         let old = self.gang_by_key.get(&key).copied();
         if let Some(idx) = old
-            && self.gangs[idx.at()].as_ref().is_some_and(|gang| gang.facts == facts) {
+            && self.gangs[idx.at()].as_ref().is_some_and(|gang| is_same(&gang.facts, &facts)) {
                 return;
             }
         let (subs, problems) = gang::build_tree(&facts);
@@ -446,6 +474,8 @@ impl World {
             unprepared: false,
             life,
             usage,
+            promise: None,
+            hunt_from: None,
             parked: None,
         };
         let idx = match old {
@@ -461,6 +491,9 @@ impl World {
                     gang.life = old.life.in_tree(&old.subs, &gang.subs);
                     gang.usage = old.usage;
                     gang.unprepared = old.unprepared;
+                    gang.promise = old.promise;
+                    // What an earlier process wrote was read once.
+                    gang.facts.promised = old.facts.promised;
                 }
                 idx
             }
@@ -517,15 +550,24 @@ impl World {
         }
     }
 
-    fn hold(&mut self, gang: String, node: String, amounts: Amounts) {
+    pub(super) fn hold(&mut self, gang: String, node: String, amounts: Amounts) {
+        self.shift_hold(&node, &amounts, 1);
         self.holds.entry(gang).or_default().push((node, amounts));
-        self.reapply_holds();
     }
 
-    fn release(&mut self, gang: &str) {
-        if self.holds.remove(gang).is_some() {
-            self.reapply_holds();
+    pub(super) fn release(&mut self, gang: &str) {
+        for (node, amounts) in self.holds.remove(gang).into_iter().flatten() {
+            self.shift_hold(&node, &amounts, -1);
         }
+    }
+
+    fn shift_hold(&mut self, name: &str, amounts: &Amounts, times: i64) {
+        let row: Vec<(usize, i64)> = self.amounts_by_column(amounts).into_iter().enumerate().collect();
+        let Some(idx) = self.node_by_name.get(name).copied() else { return };
+        if let Some(node) = self.nodes[idx.at()].as_mut() {
+            shift(&mut node.held, &row, times);
+        }
+        self.push_room(idx);
     }
 
     fn reapply_holds(&mut self) {
@@ -548,6 +590,11 @@ impl World {
             self.push_room(NodeIdx(at as u32));
         }
     }
+}
+
+/// The same gang, apart from what an earlier process wrote of its places.
+fn is_same(known: &GangFacts, told: &GangFacts) -> bool {
+    *known == GangFacts { promised: known.promised.clone(), ..told.clone() }
 }
 
 fn same_but_allocatable(a: &NodeFacts, b: &NodeFacts) -> bool {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::{Millis, ObjectKey};
 use crate::ids::GangIdx;
-use crate::outcome::{Eviction, Stale, Victim};
+use crate::outcome::{Cause, Eviction, Stale, Victim};
 use crate::policy::Policy;
 use crate::world::World;
 use crate::world::model::{Gang, PlaceState, Sub};
@@ -28,6 +28,10 @@ pub(crate) struct Life {
     pub(crate) stale_since: Option<Millis>,
     /// Its pods are being evicted since this moment.
     pub(crate) evicted_at: Option<Millis>,
+    /// They are evicted for another gang.
+    pub(crate) preempted: bool,
+    /// It was evicted for another gang at this moment; a new start does not make that forgotten.
+    pub(crate) last_evicted: Option<Millis>,
 }
 
 impl Life {
@@ -101,7 +105,8 @@ impl World {
             false => leaves.get(subgroup.unwrap_or("default")).copied(),
         };
         for (_, pod) in self.gang_pods(&gang.facts.key) {
-            standing.succeeded |= pod.facts.phase == crate::facts::PodPhase::Succeeded;
+            // A pod that is evicted may end with success: its work is not done.
+            standing.succeeded |= pod.facts.phase == crate::facts::PodPhase::Succeeded && !pod.evicting;
             if !pod.live() || pod.node.is_none() {
                 continue;
             }
@@ -112,6 +117,11 @@ impl World {
             standing.decided = standing.decided.max(mark.unwrap_or(0));
         }
         standing
+    }
+
+    /// Live members on nodes, by subgroup.
+    pub(crate) fn placed_by_leaf(&self, gang: &Gang) -> Vec<u32> {
+        self.standing(gang).placed
     }
 
     /// Places of a leaf that were filled and are not, as far as its minimum goes.
@@ -136,7 +146,7 @@ impl World {
             let is_due = Self::stale_turn(policy, gang).is_some_and(|at| at <= now);
             let pods = if is_due { self.victims(gang) } else { Vec::new() };
             let Some(stale) = self.stale_state(gang).filter(|_| !pods.is_empty()) else { continue };
-            evictions.push(Eviction { gang_uid: gang.facts.uid.clone(), gang: gang.facts.key.clone(), stale, pods });
+            evictions.push(Eviction { gang_uid: gang.facts.uid.clone(), gang: gang.facts.key.clone(), cause: Cause::Stale(stale), pods });
             let Some(gang) = self.gangs[idx.at()].as_mut() else { continue };
             gang.life.evicted_at = Some(now);
             // Replacements do not join pods that are about to go.
@@ -150,7 +160,7 @@ impl World {
     /// Live pods on nodes, by name. Those whose Binding is under way are not there yet.
     fn victims(&self, gang: &Gang) -> Vec<Victim> {
         let pods = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod);
-        let on_nodes = pods.filter(|pod| pod.live() && pod.node.is_some() && pod.place != PlaceState::Assumed);
+        let on_nodes = pods.filter(|pod| pod.live() && pod.node.is_some() && pod.place != PlaceState::Assumed && !pod.evicting);
         let mut victims: Vec<Victim> = on_nodes
             .map(|pod| Victim {
                 pod: ObjectKey::new(pod.facts.namespace.clone(), pod.facts.name.clone()),
@@ -192,7 +202,7 @@ impl World {
 /// Brings the past of a gang up to date.
 fn review(gang: &mut Gang, standing: &Standing, now: Millis) {
     if standing.placed.iter().all(|n| *n == 0) {
-        gang.life = Life::default();
+        gang.life = Life { last_evicted: gang.life.last_evicted, ..Life::default() };
         return;
     }
     let is_whole = reached(gang, 0, &standing.placed);
@@ -203,7 +213,10 @@ fn review(gang: &mut Gang, standing: &Standing, now: Millis) {
         *filled = if is_whole { *confirmed } else { (*confirmed).max(*filled) };
     }
     if is_whole {
-        (life.stale_since, life.evicted_at) = (None, None);
+        life.stale_since = None;
+        if !life.preempted {
+            life.evicted_at = None;
+        }
         return;
     }
     // What a decision placed together tells a new process of a gang that it never saw whole.

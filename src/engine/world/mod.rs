@@ -6,8 +6,10 @@
 
 mod apply;
 mod intern;
+mod budgets;
 pub(crate) mod life;
 pub mod model;
+pub(crate) mod promises;
 pub(crate) mod queues;
 mod report;
 pub(crate) mod shares;
@@ -18,7 +20,7 @@ pub(crate) mod wake;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{
-    Event, GangFacts, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
+    BudgetFacts, Event, Millis, NodeFacts, ObjectKey, QueueFacts, ShapeFacts, TopologyFacts,
 };
 use crate::fit::volumes::VolumeNeeds;
 use crate::fit::tallies::Mark;
@@ -65,6 +67,9 @@ pub struct World {
     whole_paths: bool,
     pub(crate) rooms: Rooms,
     holds: BTreeMap<String, Vec<(String, BTreeMap<String, i64>)>>,
+    /// Promises that ended, until the outcome tells of them: UID and key of the gang.
+    pub(crate) withdrawn: Vec<(String, ObjectKey)>,
+    pub(crate) budgets: BTreeMap<String, BudgetFacts>,
     /// Pods of ours without a place (gated ones included), by gang key.
     waiting_pods: BTreeMap<ObjectKey, u32>,
     /// Gangs with a pod that waits.
@@ -172,9 +177,10 @@ impl World {
         events.extend(self.queues.values().cloned().map(Event::QueueUpsert));
         events.extend(self.nodes.iter().flatten().map(|n| Event::NodeUpsert(n.facts.clone())));
         events.extend(self.storage_events());
-        let mut gangs: Vec<&GangFacts> = self.gangs.iter().flatten().map(|g| &g.facts).collect();
-        gangs.sort_by(|a, b| a.key.cmp(&b.key));
-        events.extend(gangs.into_iter().cloned().map(Event::GangUpsert));
+        events.extend(self.budgets.values().cloned().map(Event::BudgetUpsert));
+        let mut gangs: Vec<&Gang> = self.gangs.iter().flatten().collect();
+        gangs.sort_by(|a, b| a.facts.key.cmp(&b.facts.key));
+        events.extend(gangs.into_iter().map(|gang| Event::GangUpsert(self.with_promise(gang))));
         for pod in self.pods.iter().flatten() {
             let mut facts = pod.facts.clone();
             facts.node.clone_from(&pod.node);
@@ -187,8 +193,9 @@ impl World {
     }
 
     /// Amounts held on a node, one entry for each hold.
-    pub(crate) fn held_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a BTreeMap<String, i64>> {
-        self.holds.values().flatten().filter(move |(name, _)| name == node).map(|(_, amounts)| amounts)
+    pub(crate) fn held_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (&'a str, &'a BTreeMap<String, i64>)> {
+        let all = self.holds.iter().flat_map(|(gang, holds)| holds.iter().map(move |hold| (gang.as_str(), hold)));
+        all.filter(move |(_, (name, _))| name == node).map(|(gang, (_, amounts))| (gang, amounts))
     }
 
     pub(crate) fn column(&mut self, name: &str) -> usize {
@@ -206,7 +213,9 @@ impl World {
         let free = (0..self.columns.len())
             .map(|column| {
                 let at = |amounts: &[i64]| amounts.get(column).copied().unwrap_or(0);
-                self.allocatable_of(node, column).saturating_sub(at(&node.used)).saturating_sub(at(&node.held))
+                // What is kept may be what others have still to leave: that is used already.
+                let kept = at(&node.held).saturating_sub(at(&node.releasing)).max(0);
+                self.allocatable_of(node, column).saturating_sub(at(&node.used)).saturating_sub(kept)
             })
             .collect();
         let mut room = Room { free, volumes: self.free_volumes(&node.facts), ..Room::default() };

@@ -89,6 +89,10 @@ pub struct Pod {
     pub node: Option<String>,
     /// Where that comes from.
     pub place: PlaceState,
+    /// It is to be evicted; it counts as leaving until that is refused.
+    pub(crate) evicting: bool,
+    /// Its eviction was refused: not asked for again before this moment.
+    pub(crate) spared_until: Millis,
     /// Queue and amounts it is charged to.
     pub charged: Option<(String, crate::world::queues::Charge)>,
 }
@@ -104,6 +108,12 @@ impl Pod {
     #[must_use]
     pub fn over(&self) -> bool {
         matches!(self.facts.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// True when it holds room that it is about to give back.
+    #[must_use]
+    pub(crate) fn leaves(&self) -> bool {
+        self.holds() && (self.facts.terminating || self.evicting)
     }
 
     /// True when it counts toward its gang's minimum.
@@ -157,6 +167,10 @@ pub struct Gang {
     pub(crate) life: crate::world::life::Life,
     /// What its pods ask for and have, as last looked at.
     pub(crate) usage: crate::world::usage::Usage,
+    /// Room that is kept for it.
+    pub(crate) promise: Option<crate::world::promises::Promise>,
+    /// When looking for pods to evict may have another answer: a delay or a minimal run time ends.
+    pub(crate) hunt_from: Option<Millis>,
     /// Claims of the latest decision did not get their volumes.
     pub unprepared: bool,
     /// What it waits for since its last failure; `None`: the next pass tries it.

@@ -1,11 +1,12 @@
 //! Queues: what is charged to them, and which limit a gang would pass.
 
-use crate::facts::{ObjectKey, QueueFacts};
+use crate::facts::{Millis, ObjectKey, QueueFacts};
 use crate::fit;
 use crate::ids::PodIdx;
 use crate::outcome::QueueBlock;
 use crate::world::World;
 use crate::world::apply::gang_key;
+use crate::world::model::PlaceState;
 
 /// The queue of workloads that name none. While no Queue exists at all it is unlimited.
 pub const DEFAULT_QUEUE: &str = "default-queue";
@@ -67,6 +68,9 @@ impl World {
             return;
         };
         let (queue, own) = (gang.facts.queue.clone(), self.charge_of(&pod.requests));
+        if gang.facts.preemptible && pod.live() && pod.place != PlaceState::Assumed {
+            self.changes.note_prey(&queue, gang.facts.priority);
+        }
         let held = if gang.facts.preemptible { [0; 3] } else { own };
         let charge = [own[0], own[1], own[2], held[0], held[1], held[2]];
         charge_to(self.charged.entry(queue.clone()).or_default(), &charge, 1);
@@ -129,6 +133,22 @@ impl World {
         let below = |leaf: &str| !known || self.chain(leaf).iter().any(|above| above.name == queue);
         let leaves = self.queues.keys().filter(|name| *name != queue && self.takes_work(name).is_ok() && below(name));
         leaves.cloned().collect()
+    }
+
+    /// How long gangs of the queue run before others of it may have them evicted: its own word, or that of the next above.
+    pub(crate) fn preempt_min_runtime(&self, queue: &str) -> Millis {
+        self.chain(queue).into_iter().find_map(|queue| queue.preempt_min_runtime).unwrap_or(0)
+    }
+
+    /// How long gangs of the queue run before gangs of another queue may have them evicted: the word of the queue in which
+    /// the ways to the root part, on the side of the victim, or that of the next above (KAI's `lca`).
+    pub(crate) fn reclaim_min_runtime(&self, victim: &str, other: &str) -> Millis {
+        let (mut theirs, ours) = (self.chain(victim), self.chain(other));
+        let common = theirs.iter().rev().zip(ours.iter().rev()).take_while(|(a, b)| a.name == b.name).count();
+        // From the side's own queue upward.
+        let from = theirs.len().saturating_sub(common + 1);
+        theirs.drain(..from.min(theirs.len()));
+        theirs.into_iter().find_map(|queue| queue.reclaim_min_runtime).unwrap_or(0)
     }
 
     /// What is charged to a queue and everything below it.

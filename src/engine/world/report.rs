@@ -32,7 +32,7 @@ impl World {
     fn report(&self, idx: GangIdx) -> Option<GangReport> {
         let gang = self.gangs[idx.at()].as_ref()?;
         let members: Vec<&Pod> = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).collect();
-        let is_done = !members.is_empty() && members.iter().all(|pod| pod.over());
+        let is_done = !members.is_empty() && members.iter().all(|pod| pod.over() && !pod.evicting);
         let pods: Vec<&Pod> = members.into_iter().filter(|pod| pod.live()).collect();
         let bound = pods.iter().filter(|pod| pod.node.is_some()).count() as u32;
         let satisfied = reached(gang, 0, &self.standing(gang).placed);
@@ -56,12 +56,18 @@ impl World {
             bound,
             quality: gang.quality.clone().filter(|_| state != GangState::Pending),
             reasons: gang.reasons.clone(),
+            promised: self.promised_places(gang),
             stale: self.stale_state(gang),
             preemptible: gang.facts.preemptible,
             allocated: self.amounts_of(&gang.usage.allocated),
             requested: self.amounts_of(&gang.usage.requested),
             warnings: gang.facts.warnings.clone(),
         })
+    }
+
+    /// The gang of a pod.
+    pub(crate) fn gang_idx_of(&self, pod: &crate::facts::PodFacts) -> Option<GangIdx> {
+        self.gang_by_key.get(&crate::world::apply::gang_key(pod)?).copied()
     }
 
     /// State of a pod by UID, with its node's name.

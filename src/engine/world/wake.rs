@@ -27,6 +27,8 @@ pub(crate) struct Parked {
     pub room: bool,
     /// A queue, its limits, or what is charged to it.
     pub queue: bool,
+    /// How many pods had still to leave the room that is kept for it.
+    pub leavers: usize,
     /// Shapes of its pods that wait.
     pub shapes: BTreeSet<ShapeIdx>,
     /// When the verdict was made.
@@ -47,9 +49,23 @@ pub(crate) struct Changes {
     rooms: BTreeMap<NodeIdx, Option<Room>>,
     /// Charges as they were at the last pass, when some fell since.
     charged: Option<BTreeMap<String, Charge>>,
+    /// Lowest priority of the preemptible gangs, by queue, of which a pod came to run.
+    prey: BTreeMap<String, i32>,
+    /// A disruption budget allows more than before.
+    pub budgets: bool,
 }
 
 impl Changes {
+    /// Remembers that a pod came to run which gangs of a higher priority may have evicted.
+    pub(super) fn note_prey(&mut self, queue: &str, priority: i32) {
+        match self.prey.get_mut(queue) {
+            Some(lowest) => *lowest = priority.min(*lowest),
+            None => {
+                self.prey.insert(queue.to_owned(), priority);
+            }
+        }
+    }
+
     /// Remembers a room before its first change since the last pass.
     pub(super) fn note_room(&mut self, node: NodeIdx, before: Option<&Room>) {
         self.rooms.entry(node).or_insert_with(|| before.cloned());
@@ -90,6 +106,9 @@ impl World {
                 let Some(parked) = gang.parked.clone() else { return true };
                 changes.all
                     || (parked.queue && queue_gained)
+                    || (gang.promise.is_some() && self.awaited_leavers(gang).0 != parked.leavers)
+                    || (parked.room && changes.budgets)
+                    || (parked.room && changes.prey.get(&gang.facts.queue).is_some_and(|lowest| *lowest < gang.facts.priority))
                     || (parked.room && parked.shapes.iter().any(|shape| self.gained(*shape, &gains)))
             })
             .collect()
@@ -165,6 +184,11 @@ impl World {
                 gang.parked = None;
                 self.dirty = true;
             }
+            if gang.hunt_from.is_some_and(|from| from <= now) {
+                gang.hunt_from = None;
+                gang.parked = None;
+                self.dirty = true;
+            }
         }
     }
 
@@ -195,7 +219,8 @@ impl World {
         let ages = self
             .stale_verdicts()
             .map(|(since, _)| since.saturating_add(policy.verdict_age_millis).max(now));
-        waits.chain(ages).chain(self.next_stale(policy)).min()
+        let hunts = self.waiting.iter().filter_map(|gang| self.gangs[gang.at()].as_ref()?.hunt_from);
+        waits.chain(ages).chain(hunts).chain(self.next_stale(policy)).chain(self.next_promise()).min()
     }
 
     /// True when pods elsewhere, or claims and volumes, decide where the shape fits: any event may help such a gang.
@@ -223,8 +248,9 @@ impl World {
             .collect();
         let coupled = shapes.iter().any(|shape| self.depends_on_others(*shape));
         let parked = (!coupled).then(|| Parked {
-            room: gang.reasons.iter().any(waits_for_room),
+            room: gang.promise.is_some() || gang.reasons.iter().any(waits_for_room),
             queue: gang.reasons.iter().any(|reason| waits_for_queue(reason.code)),
+            leavers: self.awaited_leavers(gang).0,
             shapes,
             since: now,
             version,
@@ -254,7 +280,8 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::PodRulesUnmet
         | Code::NotFoundWithinBudget
         | Code::QueueOverLimit
-        | Code::QueueOverQuota => true,
+        | Code::QueueOverQuota
+        | Code::WaitingForRoom => true,
         Code::Problem
         | Code::UnsupportedFeature
         | Code::QueueNotFound
@@ -264,6 +291,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         | Code::PodsGated
         | Code::BindRefused
         | Code::StaleGang
-        | Code::VolumesNotReady => false,
+        | Code::VolumesNotReady
+        | Code::Preempted => false,
     }
 }

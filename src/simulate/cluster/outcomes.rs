@@ -18,6 +18,7 @@ impl Cluster {
     pub fn settle(&mut self) {
         let policy = self.options.policy();
         for _ in 0..MAX_PASSES {
+            self.refresh_budgets();
             let started = Instant::now();
             let outcome = schedule(&mut self.world, &policy, self.now);
             self.solve_micros += started.elapsed().as_micros();
@@ -30,8 +31,9 @@ impl Cluster {
                 }
                 return;
             }
-            for victim in outcome.evictions.into_iter().flat_map(|eviction| eviction.pods) {
-                self.evict(&victim);
+            for eviction in outcome.evictions {
+                eviction.pods.iter().for_each(|victim| self.evict(victim));
+                self.evictions.push(eviction);
             }
             for decision in outcome.decisions {
                 self.carry_out(&decision);

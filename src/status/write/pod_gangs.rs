@@ -72,6 +72,7 @@ mod tests {
             bound: 1,
             quality: score_millis.map(|score_millis| Quality { score_millis, ..Quality::default() }),
             reasons: Vec::new(),
+            promised: std::collections::BTreeMap::new(),
             stale: None,
             preemptible: true,
             allocated: Amounts::new(),

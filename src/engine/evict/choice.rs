@@ -1,0 +1,130 @@
+//! Sets of victims and what they cost.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::prey::Field;
+use crate::facts::Millis;
+use crate::ids::PodIdx;
+use crate::world::shares::Amounts3;
+
+/// Pods to be evicted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub pods: BTreeSet<PodIdx>,
+    /// Gangs, by their number in the field, that go as a whole.
+    pub whole: BTreeSet<usize>,
+}
+
+/// Cheaper is less: pods above a minimum before whole gangs, fewest gangs, lowest priority, least lost work, youngest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    /// Gangs that go as a whole.
+    pub gangs: usize,
+    /// Their priorities, the highest first.
+    priorities: Vec<i32>,
+    /// Priorities of the gangs of the other pods, the highest first.
+    spare_priorities: Vec<i32>,
+    lost: i128,
+    created: Reverse<i128>,
+    /// Last tie: the same input gives the same answer.
+    pods: Vec<PodIdx>,
+}
+
+fn add(sum: &mut Amounts3, more: &Amounts3) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+}
+
+impl Field {
+    pub(super) fn cost(&self, choice: &Choice, now: Millis) -> Cost {
+        let mut priorities: Vec<i32> = choice.whole.iter().map(|prey| self.preys[*prey].priority).collect();
+        let spare = choice.pods.iter().map(|pod| self.quarries[pod].prey).filter(|prey| !choice.whole.contains(prey));
+        let mut spare_priorities: Vec<i32> = spare.map(|prey| self.preys[prey].priority).collect();
+        priorities.sort_unstable_by(|a, b| b.cmp(a));
+        spare_priorities.sort_unstable_by(|a, b| b.cmp(a));
+        let quarries = || choice.pods.iter().map(|pod| &self.quarries[pod]);
+        Cost {
+            gangs: choice.whole.len(),
+            priorities,
+            spare_priorities,
+            lost: quarries().map(|quarry| quarry.lost(now)).sum(),
+            created: Reverse(quarries().map(|quarry| i128::from(quarry.created)).sum()),
+            pods: choice.pods.iter().copied().collect(),
+        }
+    }
+
+    /// The choice with one more pod, and with all others of its gang when that is at its minimum. `None` when that may
+    /// not be: the gang may not go, or a disruption budget does not allow it.
+    pub(super) fn with(&self, choice: &Choice, pod: PodIdx) -> Option<Choice> {
+        if choice.pods.contains(&pod) {
+            return Some(choice.clone());
+        }
+        let quarry = &self.quarries[&pod];
+        let prey = &self.preys[quarry.prey];
+        let mut more = choice.clone();
+        let taken = prey.pods.iter().filter(|other| choice.pods.contains(other) && self.quarries[other].leaf == quarry.leaf).count();
+        let spare = prey.spare.get(quarry.leaf).copied().unwrap_or(0) as usize;
+        if taken < spare {
+            more.pods.insert(pod);
+        } else if prey.whole {
+            more.pods.extend(&prey.pods);
+            more.whole.insert(quarry.prey);
+        } else {
+            return None;
+        }
+        (self.is_fair(choice, &more, prey.queue) && self.is_allowed(&more)).then_some(more)
+    }
+
+    /// The victim's queue may be asked for what is new in `more`.
+    fn is_fair(&self, choice: &Choice, more: &Choice, queue: usize) -> bool {
+        let Some(fair) = &self.fair else { return true };
+        let mut taken: BTreeMap<usize, Amounts3> = BTreeMap::new();
+        for quarry in choice.pods.iter().map(|pod| &self.quarries[pod]) {
+            add(taken.entry(self.preys[quarry.prey].queue).or_default(), &quarry.charge);
+        }
+        let mut new = Amounts3::default();
+        more.pods.difference(&choice.pods).for_each(|pod| add(&mut new, &self.quarries[pod].charge));
+        fair.allows(queue, &taken, &new)
+    }
+
+    /// Disruption budgets allow all of it together.
+    fn is_allowed(&self, choice: &Choice) -> bool {
+        if self.allowed.is_empty() {
+            return true;
+        }
+        let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
+        for budget in choice.pods.iter().filter_map(|pod| self.quarries[pod].budget.as_deref()) {
+            *asked.entry(budget).or_default() += 1;
+        }
+        asked.iter().all(|(budget, asked)| *asked <= self.allowed.get(*budget).copied().unwrap_or(0))
+    }
+
+    /// Which pods of a node are taken first: those that cost no gang; lowest priority; least lost work; youngest.
+    pub(super) fn rank(&self, pod: PodIdx, choice: &Choice, now: Millis) -> (bool, i32, i128, Reverse<Millis>, PodIdx) {
+        let quarry = &self.quarries[&pod];
+        let prey = &self.preys[quarry.prey];
+        let costs_gang = !choice.whole.contains(&quarry.prey) && prey.spare.get(quarry.leaf).copied().unwrap_or(0) == 0;
+        (costs_gang, prey.priority, quarry.lost(now), Reverse(quarry.created), pod)
+    }
+
+    /// What can be put back by itself, the dearest first: whole gangs, then single pods above a minimum.
+    pub(super) fn units(&self, choice: &Choice, now: Millis) -> Vec<BTreeSet<PodIdx>> {
+        let of = |prey: usize| choice.pods.iter().copied().filter(|pod| self.quarries[pod].prey == prey).collect::<BTreeSet<PodIdx>>();
+        let mut units: Vec<BTreeSet<PodIdx>> = choice.whole.iter().map(|prey| of(*prey)).collect();
+        let single = choice.pods.iter().filter(|pod| !choice.whole.contains(&self.quarries[pod].prey));
+        units.extend(single.map(|pod| BTreeSet::from([*pod])));
+        let cost = |unit: &BTreeSet<PodIdx>| {
+            let mut alone = Choice { pods: unit.clone(), whole: BTreeSet::new() };
+            alone.whole.extend(unit.first().map(|pod| self.quarries[pod].prey).filter(|prey| choice.whole.contains(prey)));
+            Reverse(self.cost(&alone, now))
+        };
+        units.sort_by_cached_key(cost);
+        units
+    }
+
+    /// Forgets gangs of which nothing is taken any more.
+    pub(super) fn recount(&self, choice: &mut Choice) {
+        let left: BTreeSet<usize> = choice.pods.iter().map(|pod| self.quarries[pod].prey).collect();
+        choice.whole.retain(|prey| left.contains(prey));
+    }
+}
