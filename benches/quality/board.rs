@@ -153,13 +153,13 @@ fn write(rows: &[Row], seeds: u64, folder: &Path) {
         Some(there.iter().filter(|row| row.figures[way].is_some()).count() as f64 * 100.0 / there.len().max(1) as f64)
     };
     let series: Vec<Series<'_>> = NAMES.iter().enumerate().map(|(way, name)| (*name, LOADS.iter().map(|load| found_at(*load, way)).collect())).collect();
-    plot("found.svg", &Chart { title: "Gangs found, per cent, by GPUs in use once the gang runs", labels: &loads, series: &series, from: 0.0, bars: false });
+    plot("found.svg", &Chart { title: "Gangs found, per cent, by GPUs in use once the gang runs", labels: &loads, series: &series, from: 80.0, bars: false });
     let ratio = |rows: &[&Row], way: usize| {
         let (sums, bound, n) = sums(rows, |found| found.racks);
         (n > 0 && bound > 0).then(|| sums[way] as f64 / bound as f64)
     };
     let series: Vec<Series<'_>> = NAMES.iter().enumerate().map(|(way, name)| (*name, asks.iter().map(|rows| ratio(rows, way)).collect())).collect();
-    plot("racks.svg", &Chart { title: "Racks used, as a multiple of the lower bound", labels: &ask_names, series: &series, from: 1.0, bars: true });
+    plot("racks.svg", &Chart { title: "Racks used, as a multiple of the best or of a lower bound", labels: &ask_names, series: &series, from: 0.8, bars: true });
     let steps = |share: usize| asks.iter().map(|rows| Some(percentile(rows.iter().map(|row| row.steps).collect(), share) as f64)).collect::<Vec<_>>();
     plot("steps.svg", &Chart { title: "Steps of the engine", labels: &ask_names, series: &[("median", steps(50)), ("99 of 100", steps(99))], from: 0.0, bars: true });
     let text = page(rows, &asks, seeds);
