@@ -2,7 +2,7 @@
 CARGO ?= cargo
 BERTH := target/debug/berth
 
-.PHONY: demo demo-cluster test lint bench e2e
+.PHONY: demo demo-cluster test lint bench quality replay e2e
 
 ## demo: the seed stories, offline: no cluster needed.
 demo:
@@ -42,4 +42,15 @@ e2e:
 ## bench: decisions per second and memory, printed.
 bench:
 	@echo "Building the benches (optimised) ..." >&2
-	$(CARGO) bench --locked -p berth-engine
+	$(CARGO) bench --locked -p berth-engine --bench decisions
+
+## quality: placements against optima, bounds and simple ways; writes docs/quality.md and its plots.
+quality:
+	@echo "Building the board (optimised), then some 4 000 gangs, half a minute ..." >&2
+	$(CARGO) bench --locked -p berth-engine --bench quality
+
+## replay: kai against compact on a public trace, TRACE=<folder with nodes.csv and pods-default.csv>.
+replay:
+	@test -n "$(TRACE)" || { echo "Say where the trace is: make replay TRACE=<folder with nodes.csv and pods-default.csv>" >&2; exit 2; }
+	@echo "Building the replay (optimised) ..." >&2
+	$(CARGO) bench --locked -p berth-engine --bench quality -- replay=$(abspath $(TRACE))

@@ -3,7 +3,8 @@
 //! Each drops a part of the problem, so each is sound alone and the largest
 //! counts: one shape without the others; every pod as small as the smallest in
 //! each resource; one resource in sum; subgroups that need one domain each, packed
-//! by one resource into bins of the largest room (Martello and Toth's L2).
+//! by one resource into bins of the largest room (Martello and Toth's L2); and by how many of a
+//! size each domain takes.
 //! Integers only.
 
 use std::collections::BTreeMap;
@@ -52,6 +53,25 @@ impl Solver<'_> {
             let mut items = Vec::new();
             self.whole_subgroups(root, tree, depth, column, &mut items);
             fewest = fewest.max(bins(items, rooms.iter().copied().max().unwrap_or(0)));
+        }
+        fewest.max(self.fewest_for_parts(root, tree, depth, &layer))
+    }
+
+    /// Domains for the subgroups that must stay whole, by how many of a size each could take: those of a size and the
+    /// larger ones of its shape.
+    fn fewest_for_parts(&mut self, root: &Item, tree: TreeIdx, depth: usize, layer: &Layer) -> u32 {
+        let mut parts = Vec::new();
+        parts_below(root, tree, depth, &mut parts);
+        parts.sort_unstable();
+        let mut fewest = 0;
+        for (at, (shape, size)) in parts.iter().enumerate() {
+            if at > 0 && parts[at - 1] == parts[at] {
+                continue;
+            }
+            // Parts that must stay in a deeper domain fit no better than in this one.
+            let as_large = parts[at..].iter().take_while(|part| part.0 == *shape).count();
+            let rooms = layer.domains.iter().map(|domain| self.rooms.domain_slots(*shape, tree, *domain) / *size as u64);
+            fewest = fewest.max(layer.needed(&rooms.collect::<Vec<_>>(), as_large as u64));
         }
         fewest
     }
@@ -116,6 +136,20 @@ impl Solver<'_> {
             } else {
                 self.whole_subgroups(child, tree, depth, column, found);
             }
+        }
+    }
+}
+
+/// Subgroups that must each be in one domain of a depth, by shape and pods. Where some may be left out nothing is said.
+fn parts_below(item: &Item, tree: TreeIdx, depth: usize, found: &mut Vec<(ShapeIdx, usize)>) {
+    if item.choose < item.children.len() {
+        return;
+    }
+    for child in &item.children {
+        if child.bound.is_some_and(|bound| bound.tree == tree && bound.required.is_some_and(|level| level >= depth)) {
+            found.extend(child.least_demand());
+        } else {
+            parts_below(child, tree, depth, found);
         }
     }
 }

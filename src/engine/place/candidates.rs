@@ -94,6 +94,35 @@ impl Solver<'_> {
             && demand
                 .iter()
                 .all(|(shape, n)| self.slots_in(*shape, region, tree, domain) >= *n as u64)
+            && self.parts_fit(item, region, tree, domain)
+    }
+
+    /// The subgroups that must each be in one domain of a deeper level fit there, counted for each size: a domain takes no
+    /// more of them than its room divided by it, rounded down. Where some may be left out nothing is said.
+    fn parts_fit(&mut self, item: &Item, region: &Region, tree: TreeIdx, domain: DomainIdx) -> bool {
+        let depth = self.trees[tree.at()].domain(domain).depth;
+        if item.choose < item.children.len() {
+            return true;
+        }
+        let mut parts: Vec<(usize, ShapeIdx, usize)> = Vec::new();
+        for child in &item.children {
+            let level = child.bound.filter(|bound| bound.tree == tree).and_then(|bound| bound.required);
+            if let Some(level) = level.filter(|level| *level > depth && child.live.is_empty()) {
+                parts.extend(child.least_demand().into_iter().map(|(shape, n)| (level, shape, n)));
+            }
+        }
+        parts.sort_unstable();
+        let mut fit = true;
+        for (at, (level, shape, size)) in parts.iter().enumerate() {
+            if at > 0 && parts[at - 1] == parts[at] {
+                continue;
+            }
+            let as_large = parts[at..].iter().take_while(|part| (part.0, part.1) == (*level, *shape)).count();
+            let inside = self.layer(tree, domain, *level).into_iter();
+            let room: u64 = inside.map(|inner| self.slots_in(*shape, region, tree, inner) / *size as u64).sum();
+            fit &= room >= as_large as u64;
+        }
+        fit
     }
 
     /// How many of all waiting pods fit in the domain that cannot be left later, and here.

@@ -171,6 +171,7 @@ impl Solver<'_> {
             roomy: start.roomy,
             bar: start.bar,
             deferred: Vec::new(),
+            exchanged: Vec::new(),
         };
         let done = self.step(&mut state, vec![Goal { item: root, region: start.region }]);
         self.rooms.rollback(mark, self.shapes);
@@ -343,7 +344,11 @@ impl Solver<'_> {
         rest: &[Goal<'i>],
     ) -> bool {
         let mut failed: BTreeSet<Vec<i64>> = BTreeSet::new();
+        let known = state.exchanged.len();
         for domain in self.domains_to_try(state, goal, bound) {
+            if state.was_exchanged(goal, domain) {
+                continue;
+            }
             // Leaves that only have a region so far do not show on the ledger.
             let hidden = state.deferring
                 && (self.coupled || !rest.is_empty() || !state.deferred.is_empty() || !goal.item.children.is_empty());
@@ -373,7 +378,9 @@ impl Solver<'_> {
                 return false;
             }
             failed.insert(twin);
+            state.exchanged.push((goal.item, goal.region.clone(), domain));
         }
+        state.exchanged.truncate(known);
         false
     }
 
@@ -557,9 +564,18 @@ pub(super) struct Search<'i> {
     /// Leaves get regions only; their pods are placed together at the end.
     deferring: bool,
     deferred: Vec<(&'i Item, Region)>,
+    /// Subgroups that were tried in a domain, in vain, before the domain they are in now: with one of them elsewhere, its
+    /// equals need not try that domain, for the two exchanged were tried already.
+    exchanged: Vec<(&'i Item, Region, DomainIdx)>,
 }
 
 impl Search<'_> {
+    fn was_exchanged(&self, goal: &Goal<'_>, domain: DomainIdx) -> bool {
+        self.exchanged.iter().any(|(item, region, failed)| {
+            *failed == domain && *region == goal.region && !std::ptr::eq(*item, goal.item) && item.is_like(goal.item)
+        })
+    }
+
     fn plan(&self) -> Plan {
         Plan { places: self.places.clone(), containing: self.containing, objective: Objective::Kai, proven: false, settled: true }
     }

@@ -71,6 +71,18 @@ impl Item {
         all.filter(|(_, n)| *n > 0).collect()
     }
 
+    /// Exchanging the two changes nothing but which pod is where.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let pods = |item: &Self| item.pods.iter().map(|(shape, pods)| (*shape, pods.len())).collect::<Vec<_>>();
+        self.bound == other.bound
+            && self.live.is_empty()
+            && other.live.is_empty()
+            && self.choose == other.choose
+            && self.children.len() == other.children.len()
+            && pods(self) == pods(other)
+            && self.children.iter().zip(&other.children).all(|(a, b)| a.is_like(b))
+    }
+
     /// Some subgroup may be left out somewhere.
     pub(crate) fn has_choice(&self) -> bool {
         self.choose < self.children.len() || self.children.iter().any(Self::has_choice)

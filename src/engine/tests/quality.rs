@@ -136,6 +136,33 @@ fn lab(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Lab {
     lab
 }
 
+/// Nodes by group of the gang that was placed.
+fn placed_in(lab: &Lab, n_groups: usize) -> Vec<Vec<usize>> {
+    let key = lab.report("g").key;
+    let place = |name: &str| -> Vec<usize> {
+        let pods = lab.world.gang_pods(&key).filter(|(_, pod)| pod.facts.subgroup.as_deref() == Some(name));
+        pods.map(|(_, pod)| pod.node.as_ref().unwrap()[1..].parse().unwrap()).collect()
+    };
+    (0..n_groups).map(|at| place(&format!("s{at}"))).collect()
+}
+
+/// The merit of what `objective` places, and the nodes it takes; `None` where nothing is placed.
+fn merit_by(objective: Objective, nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Option<(Merit, usize)> {
+    let mut lab = lab(nodes, groups, root);
+    lab.policy.objective = objective;
+    lab.pass();
+    if lab.report("g").state != GangState::Placed {
+        return None;
+    }
+    let placed = placed_in(&lab, groups.len());
+    let truth = Truth { nodes, groups, root, objective };
+    let merit = truth.merits(&placed).into_iter().min_by(|a, b| truth.order(a, b)).unwrap();
+    let mut used: Vec<usize> = placed.into_iter().flatten().collect();
+    used.sort_unstable();
+    used.dedup();
+    Some((merit, used.len()))
+}
+
 /// What the engine says, and whether the placement is the best.
 fn judge(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Option<(QualityStatus, bool)> {
     judge_by(Objective::Kai, nodes, groups, root).map(|(_, status, is_best)| (status, is_best))
@@ -152,11 +179,7 @@ fn judge_by(asked: Objective, nodes: &[Node], groups: &[Group], root: (usize, us
     let report = lab.report("g");
     assert_eq!(report.state == GangState::Placed, best.is_some(), "{:?}", report.reasons);
     let (best, quality) = (best?, report.quality.unwrap());
-    let place = |name: &str| -> Vec<usize> {
-        let pods = lab.world.gang_pods(&report.key).filter(|(_, pod)| pod.facts.subgroup.as_deref() == Some(name));
-        pods.map(|(_, pod)| pod.node.as_ref().unwrap()[1..].parse().unwrap()).collect()
-    };
-    let placed: Vec<Vec<usize>> = (0..groups.len()).map(|at| place(&format!("s{at}"))).collect();
+    let placed = placed_in(&lab, groups.len());
     let merit = truth.merits(&placed).into_iter().min_by(|a, b| truth.order(a, b)).unwrap();
     assert!(truth.order(&merit, &best) != Ordering::Less, "brute force missed {merit:?}");
     let is_best = merit == best;
@@ -217,6 +240,45 @@ proptest! {
         nodes.sort_unstable();
         if let Some(answer) = judge_by(Objective::Compact, &nodes, &[(pods, gpus, 0)], root) {
             prop_assert_eq!(answer, (Objective::Compact, QualityStatus::Optimal, true));
+        }
+    }
+
+    /// Other names for nodes, racks and blocks, and another order of what is told: as good a place.
+    #[test]
+    fn names_and_order_do_not_change_how_good_a_place_is(
+        nodes in prop::collection::vec((0..3u8, 0..3u8, prop_oneof![Just(1i64), Just(2), Just(4), Just(8)]), 2..9),
+        (pods, gpus, level) in (1..5u32, prop_oneof![Just(1i64), Just(2), Just(4)], 0..3usize),
+        segments in 1..3usize,
+        compact: bool,
+        root in root(),
+        (block, rack) in (0..3u8, 0..3u8),
+        seed: u64,
+    ) {
+        let objective = if compact { Objective::Compact } else { Objective::Kai };
+        let groups = vec![(pods, gpus, if segments > 1 { 2 } else { level }); segments];
+        let mut other: Vec<Node> = nodes.iter().map(|node| ((node.0 + block) % 3, (node.1 + rack) % 3, node.2)).collect();
+        let key = |at: usize| (at as u64 + 1).wrapping_mul(seed | 1).rotate_left(17);
+        let mut order: Vec<usize> = (0..other.len()).collect();
+        order.sort_by_key(|at| key(*at));
+        other = order.iter().map(|at| other[*at]).collect();
+        prop_assert_eq!(merit_by(objective, &nodes, &groups, root), merit_by(objective, &other, &groups, root));
+    }
+
+    /// One more free node: what fitted fits, in a domain as small.
+    #[test]
+    fn one_more_node_makes_nothing_worse(
+        nodes in prop::collection::vec((0..2u8, 0..3u8, prop_oneof![Just(2i64), Just(4), Just(8)]), 2..7),
+        groups in prop::collection::vec((1..4u32, prop_oneof![Just(1i64), Just(2), Just(4)], 0..3usize), 1..4),
+        more in (0..3u8, 0..4u8, prop_oneof![Just(1i64), Just(4), Just(8)]),
+        root in root(),
+    ) {
+        let (mut nodes, groups) = (nodes, groups);
+        let before = merit_by(Objective::Kai, &nodes, &groups, root);
+        nodes.push(more);
+        let after = merit_by(Objective::Kai, &nodes, &groups, root);
+        if let Some((before, _)) = before {
+            prop_assert!(after.is_some(), "it fitted without the node");
+            prop_assert!(after.is_some_and(|(after, _)| after.0 <= before.0), "it was in a smaller domain without the node");
         }
     }
 
