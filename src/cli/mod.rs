@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use berth_engine::policy::Objective;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub mod explain;
 pub mod generate;
 pub mod locate;
 mod progress;
@@ -35,6 +36,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Say which rank is on which node, and in which domains.
     Where(locate::Arguments),
+    /// Say why something waits, and what would help; or what a change would do.
+    Explain(explain::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -54,6 +57,11 @@ pub fn objective() -> impl TypedValueParser<Value = Objective> {
         .try_map(|name| Objective::named(&name).ok_or_else(Objective::allowed))
 }
 
+/// The command line as data, for completions and the manual.
+pub(crate) fn command() -> clap::Command {
+    Arguments::command()
+}
+
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -62,6 +70,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Where(arguments) => locate::run(&arguments, &mut out),
+        Command::Explain(arguments) => explain::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

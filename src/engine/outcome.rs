@@ -547,6 +547,18 @@ pub enum FixKind {
     CorrectValue,
     /// Create the object named.
     CreateObject,
+    /// Bring nodes back that are not ready.
+    RestoreNodes,
+    /// Remove a taint (the first target) from nodes.
+    RemoveTaint,
+    /// Start with a smaller minimum (of a subgroup).
+    LowerMinimum,
+    /// Use another queue.
+    ChangeQueue,
+    /// End running work: `count` pods.
+    EndWork,
+    /// Add nodes like the one named.
+    AddNodes,
 }
 
 impl FixKind {
@@ -562,6 +574,12 @@ impl FixKind {
             FixKind::RaiseQuota => "RaiseQuota",
             FixKind::CorrectValue => "CorrectValue",
             FixKind::CreateObject => "CreateObject",
+            FixKind::RestoreNodes => "RestoreNodes",
+            FixKind::RemoveTaint => "RemoveTaint",
+            FixKind::LowerMinimum => "LowerMinimum",
+            FixKind::ChangeQueue => "ChangeQueue",
+            FixKind::EndWork => "EndWork",
+            FixKind::AddNodes => "AddNodes",
         }
     }
 }

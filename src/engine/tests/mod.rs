@@ -8,6 +8,7 @@ mod legal;
 mod life;
 mod oracle;
 mod quality;
+mod remedies;
 mod queues;
 mod rules;
 mod shares;
