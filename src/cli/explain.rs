@@ -13,17 +13,18 @@ use clap::{Args, ValueEnum};
 use super::locate::is_meant;
 use super::render::explanation::{self, Explained, Explanation};
 use super::render::ranks;
+use super::source::{Live, settled};
 use super::{Compat, NO, YES};
 use crate::simulate::cluster::Cluster;
-use crate::simulate::input::read_paths;
-use crate::simulate::{Options, scenario};
+use crate::simulate::Options;
 
 /// Arguments of `berth explain`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// What is explained: Job/trainer, PodGroup/pg-1, Pod/trainer-0, any kind that has pods; left out with --all.
-    /// Then the files, as `simulate` reads them: manifests, dumps or snapshots, folders, or - for standard input.
-    #[arg(required = true, value_name = "KIND/NAME PATH")]
+    /// Then the files, as `simulate` reads them: manifests, dumps or snapshots, folders, or - for standard input; without any the
+    /// cluster is asked, where nodes, pods and what owns pods must be listable.
+    #[arg(required_unless_present = "all", value_name = "KIND/NAME PATH")]
     words: Vec<String>,
     /// A file to read, besides those named after KIND/NAME.
     #[arg(long, value_name = "FILE", env = "BERTH_SNAPSHOT")]
@@ -57,6 +58,8 @@ pub struct Arguments {
     /// Pods with this schedulerName are placed; others only hold room.
     #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
     scheduler_name: String,
+    #[command(flatten)]
+    live: Live,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,7 +74,7 @@ enum Output {
 
 /// Runs the command: 0 when nothing of what is explained waits, 1 when something does.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    let (object, paths) = if arguments.all { (None, &arguments.words[..]) } else { (arguments.words.first(), &arguments.words[1..]) };
+    let (object, paths) = if arguments.all { (None, &arguments.words[..]) } else { (arguments.words.first(), arguments.words.get(1..).unwrap_or_default()) };
     let cluster = cluster(arguments, paths)?;
     let gangs = cluster.world().gang_reports();
     let meant: Vec<&GangReport> = match object {
@@ -104,23 +107,14 @@ fn waits(gang: &GangReport) -> bool {
 }
 
 fn cluster(arguments: &Arguments, paths: &[String]) -> Result<Cluster> {
-    let mut cluster = Cluster::new(Options {
+    let options = Options {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
         objective: arguments.objective,
         compat_kai: arguments.compat == Some(Compat::Kai),
-    });
+    };
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).chain(arguments.snapshot.iter().cloned()).collect();
-    if paths.is_empty() {
-        bail!("no file to read: name one after KIND/NAME, or with --snapshot");
-    }
-    let items = read_paths(&paths)?;
-    if let Some(item) = items.iter().find(|item| scenario::is_scenario(&item.value)) {
-        bail!("{} is a scenario: `berth simulate` runs those", item.place.file);
-    }
-    cluster.apply(items);
-    cluster.settle();
-    Ok(cluster)
+    settled(&paths, &arguments.live, options)
 }
 
 /// The gangs of an object, or why there are none.

@@ -14,6 +14,9 @@ mod progress;
 pub mod render;
 pub mod run;
 pub mod simulate;
+pub mod snapshot;
+pub mod source;
+pub mod tree;
 
 /// Everything asked for holds.
 pub const YES: u8 = 0;
@@ -38,6 +41,10 @@ enum Command {
     Where(locate::Arguments),
     /// Say why something waits, and what would help; or what a change would do.
     Explain(explain::Arguments),
+    /// Write a cluster as one file that every command reads.
+    Snapshot(snapshot::Arguments),
+    /// Show the topology with what is free, used, reserved and stranded in every domain.
+    Tree(tree::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -71,6 +78,8 @@ pub fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Where(arguments) => locate::run(&arguments, &mut out),
         Command::Explain(arguments) => explain::run(&arguments, &mut out),
+        Command::Snapshot(arguments) => snapshot::run(&arguments, &mut out),
+        Command::Tree(arguments) => tree::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

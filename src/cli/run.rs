@@ -9,7 +9,6 @@ use berth_api::keys;
 use berth_engine::policy::{Objective, Policy};
 use clap::Args;
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -84,21 +83,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     result.map(|()| YES)
 }
 
-async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match (&arguments.kubeconfig, &arguments.context) {
-        (Some(path), _) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
-        }
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.context("reading the kubeconfig")?,
-        (None, None) => Config::infer().await.context("finding a cluster: neither a kubeconfig nor a service account")?,
-    };
-    // Every request is tried again by who made it, who knows how long that may go on and whether this process still leads.
-    config.default_retry = false;
-    Client::try_from(config).context("making a client")
-}
-
 async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new().context("making the metrics")?);
     let health = Arc::new(Health::default());
@@ -106,7 +90,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     info!(address = %listener.local_addr()?, scheduler = %arguments.scheduler_name, version = env!("CARGO_PKG_VERSION"), "berth starts");
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
-    let client = client(arguments).await?;
+    let client = super::source::client(arguments.kubeconfig.as_ref(), arguments.context.as_ref()).await?;
     let elects = stands_for_election(arguments);
     let fence = if elects { Fence::shut() } else { Fence::open() };
     let mut leadership = lease(arguments, &client, fence.clone());

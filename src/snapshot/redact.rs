@@ -24,9 +24,9 @@ const PLAIN: [&str; 36] = [
 const AMOUNTS: [&str; 7] = ["requests", "limits", "allocatable", "capacity", "overhead", "podFixed", "hard"];
 
 /// Words that mean something to Kubernetes or Berth itself.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "default", "default-queue", "kube-system", "preemptible", "non-preemptible", "true", "false", "system-node-critical",
-    "system-cluster-critical", "Pod", "Job", "build", "train", "inference",
+    "system-cluster-critical", "Pod", "Job", "build", "train", "inference", "kai", "compact",
 ];
 
 /// Hashes names; the key is drawn anew for each one, so that guesses can't be checked against another file.
@@ -55,7 +55,7 @@ impl Redactor {
             Value::Array(list) => Value::Array(list.iter().map(|value| self.value(key, value)).collect()),
             Value::Object(map) if AMOUNTS.contains(&key) => {
                 let amount = |value: &Value| match value {
-                    Value::String(text) if berth_api::Quantity::parse(text).is_err() => Value::String("0".to_owned()),
+                    Value::String(text) if berth_api::parse_millis(text).is_err() && berth_api::parse_units(text).is_err() => Value::String("0".to_owned()),
                     other => other.clone(),
                 };
                 Value::Object(map.iter().map(|(name, value)| (self.name(name), amount(value))).collect())
@@ -95,6 +95,16 @@ impl Redactor {
         if text.is_empty() || KNOWN.contains(&text) || text.bytes().all(|byte| byte.is_ascii_digit()) || self.is_public(text) {
             return text.to_owned();
         }
+        if is_duration(text) {
+            return text.to_owned();
+        }
+        // Annotations may hold JSON, or a list.
+        if let Ok(inner @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) {
+            return self.value("", &inner).to_string();
+        }
+        if text.contains(',') {
+            return text.split(',').map(|part| self.word(part.trim())).collect::<Vec<_>>().join(",");
+        }
         if let Some((stem, number)) = text.rsplit_once('-')
             && !stem.is_empty()
             && number.len() <= 4
@@ -123,4 +133,10 @@ impl Redactor {
                 | ("nvidia.com", "gpu")
         )
     }
+}
+
+/// Such as `30s` or `1h30m`.
+fn is_duration(text: &str) -> bool {
+    let units = text.trim_start_matches('-').split(|c: char| c.is_ascii_digit()).filter(|unit| !unit.is_empty());
+    text.bytes().any(|byte| byte.is_ascii_digit()) && text.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit()) && units.into_iter().all(|unit| ["h", "m", "s", "ms"].contains(&unit))
 }

@@ -7,6 +7,8 @@ mod explain;
 mod garbage;
 mod ranks;
 mod scenarios;
+mod snapshot;
+mod tree;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

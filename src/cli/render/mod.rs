@@ -3,6 +3,9 @@
 pub mod explanation;
 pub mod html;
 pub mod json;
+pub mod page;
 pub mod ranks;
 pub mod table;
+pub mod tree;
+pub mod view;
 mod words;

@@ -157,6 +157,19 @@ impl World {
             .collect()
     }
 
+    /// Labels of every topology's levels, widest first, by topology name.
+    #[must_use]
+    pub fn levels(&self) -> Vec<(String, Vec<String>)> {
+        let labels = |facts: &crate::facts::TopologyFacts| facts.levels.iter().map(|level| level.label.clone()).collect();
+        self.topologies.iter().map(|(name, facts)| (name.clone(), labels(facts))).collect()
+    }
+
+    /// The topology of those that name none, when there is one.
+    #[must_use]
+    pub fn default_topology_name(&self) -> Option<String> {
+        self.default_topology(None).map(str::to_owned)
+    }
+
     /// Names of the nodes that are meant by a node's name, or by a label's value, alone or as `label=value`.
     #[must_use]
     pub fn nodes_meant(&self, text: &str) -> Vec<String> {
