@@ -329,8 +329,11 @@ fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
         (FixKind::FreeCapacity, _) => format!("free room for {} more pod{}{within}", fix.count, plural(fix.count)),
         (FixKind::RelaxLevel, [.., level]) if !level.is_empty() => format!("allow a wider level ({level})"),
         (FixKind::RelaxLevel, _) => "allow a wider level".to_owned(),
-        (FixKind::LabelNodes, _) => format!("label {} node{}{within}: {targets}", fix.count, plural(fix.count)),
-        (FixKind::Uncordon, _) => format!("uncordon {targets}"),
+        (FixKind::LabelNodes, names) => {
+            let stand = if names.len() == 1 { "it stands" } else { "they stand" };
+            format!("label {}{within}, if {stand} there: {}", nodes(names.len()), some(names))
+        }
+        (FixKind::Uncordon, names) => format!("uncordon {}{within}: {}", nodes(names.len()), some(names)),
         (FixKind::RaiseLimit, [queue, resource]) => format!(
             "raise the {resource} limit of queue {queue} to {}",
             thousandths(fix.count)
@@ -349,7 +352,40 @@ fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
             let and = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("name one that takes work ({targets}{and})")
         }
+        (FixKind::RestoreNodes, names) => format!("bring {} back{within}: {}", nodes(names.len()), some(names)),
+        (FixKind::RemoveTaint, [key, names @ ..]) => format!("remove the taint {key} from {}{within}: {}", nodes(names.len()), some(names)),
+        (FixKind::RemoveTaint, []) => "remove a taint".to_owned(),
+        (FixKind::LowerMinimum, [subgroup, ..]) if !subgroup.is_empty() => {
+            format!("start subgroup {subgroup} with a minimum of {} pod{}", fix.count, plural(fix.count))
+        }
+        (FixKind::LowerMinimum, _) => format!("start with a minimum of {} pod{}", fix.count, plural(fix.count)),
+        (FixKind::ChangeQueue, _) => format!("use the queue {targets}"),
+        (FixKind::EndWork, titles) => {
+            format!("end {} ({} pod{}), which runs{within}", some(titles), fix.count, plural(fix.count))
+        }
+        (FixKind::AddNodes, _) => format!("add {} like {targets}{within}", nodes(usize::try_from(fix.count).unwrap_or(0))),
     }
+}
+
+/// Names that one phrase lists.
+const MAX_NAMES: usize = 4;
+
+fn some(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn nodes(count: usize) -> String {
+    format!("{count} node{}", if count == 1 { "" } else { "s" })
+}
+
+/// Everything that has to be done for a gang to fit, as one instruction.
+#[must_use]
+pub fn remedy(fixes: &[Fix]) -> String {
+    fixes.iter().map(fix_text).collect::<Vec<_>>().join(", and ")
 }
 
 /// Room for so many pods, in the resource's own unit.

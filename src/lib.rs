@@ -16,5 +16,6 @@ pub mod leader;
 pub mod rbac;
 pub mod scheduler;
 pub mod simulate;
+pub mod snapshot;
 pub mod status;
 pub mod telemetry;

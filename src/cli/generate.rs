@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use berth_api::keys;
 use clap::{Args, Subcommand};
+use clap_complete::Shell;
 
 use super::YES;
 use crate::rbac;
@@ -24,6 +25,21 @@ enum What {
     /// The custom resource definitions: PodGroup, Queue and Topology.
     Crds {
         /// Write one file per definition into this folder; without it all go to standard output.
+        #[arg(long, value_name = "DIR", env = "BERTH_OUT")]
+        out: Option<PathBuf>,
+    },
+    /// Completions of the command line for a shell, to be read by it at its start.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+        /// The name that is completed: berth, or kubectl-berth for the plugin.
+        #[arg(long, value_name = "NAME", env = "BERTH_NAME", default_value = "berth")]
+        name: String,
+    },
+    /// Manual pages: one per command.
+    Man {
+        /// Write one file per command into this folder; without it the page of berth itself goes to standard output.
         #[arg(long, value_name = "DIR", env = "BERTH_OUT")]
         out: Option<PathBuf>,
     },
@@ -53,6 +69,19 @@ enum What {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     match &arguments.what {
         What::Crds { out: folder } => crds(folder.as_deref(), out),
+        What::Completions { shell, name } => {
+            clap_complete::generate(*shell, &mut super::command(), name, out);
+            Ok(YES)
+        }
+        What::Man { out: None } => {
+            clap_mangen::Man::new(super::command()).render(&mut &mut *out)?;
+            Ok(YES)
+        }
+        What::Man { out: Some(folder) } => {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            clap_mangen::generate_to(super::command(), folder).with_context(|| folder.display().to_string())?;
+            Ok(YES)
+        }
         What::MetricsDocs => {
             let metrics = Metrics::new().context("making the metrics")?;
             out.write_all(metrics.markdown().as_bytes())?;

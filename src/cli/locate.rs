@@ -96,7 +96,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
 }
 
 /// True for the gang of an object: its PodGroup, the workload that the user wrote, or one of its pods.
-fn is_meant(cluster: &Cluster, gang: &GangReport, namespace: &str, kind: &str, name: &str) -> bool {
+pub(super) fn is_meant(cluster: &Cluster, gang: &GangReport, namespace: &str, kind: &str, name: &str) -> bool {
     if gang.key.namespace != namespace {
         return false;
     }

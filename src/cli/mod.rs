@@ -5,16 +5,20 @@ use std::process::ExitCode;
 
 use berth_engine::policy::Objective;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub mod connect;
+pub mod explain;
 pub mod generate;
 pub mod locate;
 mod progress;
 pub mod render;
 pub mod run;
 pub mod simulate;
+pub mod snapshot;
+pub mod source;
 pub mod topology;
+pub mod tree;
 
 /// Everything asked for holds.
 pub const YES: u8 = 0;
@@ -39,6 +43,12 @@ enum Command {
     Where(locate::Arguments),
     /// Find out how the network is built: labels, Topology, Slurm files.
     Topology(topology::Arguments),
+    /// Say why something waits, and what would help; or what a change would do.
+    Explain(explain::Arguments),
+    /// Write a cluster as one file that every command reads.
+    Snapshot(snapshot::Arguments),
+    /// Show the topology with what is free, used, reserved and stranded in every domain.
+    Tree(tree::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -58,6 +68,11 @@ pub fn objective() -> impl TypedValueParser<Value = Objective> {
         .try_map(|name| Objective::named(&name).ok_or_else(Objective::allowed))
 }
 
+/// The command line as data, for completions and the manual.
+pub(crate) fn command() -> clap::Command {
+    Arguments::command()
+}
+
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -67,6 +82,9 @@ pub fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Where(arguments) => locate::run(&arguments, &mut out),
         Command::Topology(arguments) => topology::run(&arguments, &mut out),
+        Command::Explain(arguments) => explain::run(&arguments, &mut out),
+        Command::Snapshot(arguments) => snapshot::run(&arguments, &mut out),
+        Command::Tree(arguments) => tree::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

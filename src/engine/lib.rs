@@ -16,6 +16,7 @@ pub mod outcome;
 mod place;
 pub mod policy;
 pub mod problem;
+pub mod remedy;
 pub mod rooms;
 pub mod schedule;
 mod share;

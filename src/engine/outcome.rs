@@ -631,6 +631,18 @@ pub enum FixKind {
     CreateObject,
     /// Name another queue: one of those listed, of `count` in all.
     NameQueue,
+    /// Bring nodes back that are not ready.
+    RestoreNodes,
+    /// Remove a taint (the first target) from nodes.
+    RemoveTaint,
+    /// Start with a smaller minimum (of a subgroup).
+    LowerMinimum,
+    /// Use another queue.
+    ChangeQueue,
+    /// End running work: `count` pods.
+    EndWork,
+    /// Add nodes like the one named.
+    AddNodes,
 }
 
 impl FixKind {
@@ -647,6 +659,12 @@ impl FixKind {
             FixKind::CorrectValue => "CorrectValue",
             FixKind::CreateObject => "CreateObject",
             FixKind::NameQueue => "NameQueue",
+            FixKind::RestoreNodes => "RestoreNodes",
+            FixKind::RemoveTaint => "RemoveTaint",
+            FixKind::LowerMinimum => "LowerMinimum",
+            FixKind::ChangeQueue => "ChangeQueue",
+            FixKind::EndWork => "EndWork",
+            FixKind::AddNodes => "AddNodes",
         }
     }
 }

@@ -188,7 +188,7 @@ impl Solver<'_> {
     }
 
     /// Pods of the item that a domain could hold, each shape alone.
-    fn room_in(&mut self, item: &Item, tree: TreeIdx, domain: DomainIdx) -> u64 {
+    pub(crate) fn room_in(&mut self, item: &Item, tree: TreeIdx, domain: DomainIdx) -> u64 {
         let mut has = 0;
         for (shape, n) in item.least_demand() {
             has += self.slots_in(shape, &Region::default(), tree, domain).min(n as u64);
@@ -281,7 +281,7 @@ impl Solver<'_> {
     }
 
     /// Nodes of a domain by the rule that refuses the shape there, most first.
-    fn refusals(&mut self, shape: ShapeIdx, tree: TreeIdx, domain: DomainIdx) -> Vec<(Rule, u32)> {
+    pub(crate) fn refusals(&mut self, shape: ShapeIdx, tree: TreeIdx, domain: DomainIdx) -> Vec<(Rule, u32)> {
         self.ready(shape, tree);
         let entry = &self.shapes[shape.at()];
         let spreads = Spread::all(self.rooms, &self.nodes, entry);

@@ -8,6 +8,7 @@ use berth_api::{Queue, Topology};
 use berth_engine::check::Fault;
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
 use berth_engine::outcome::{Decision, Eviction};
+use berth_engine::policy::Policy;
 use berth_engine::world::{Rejected, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -141,6 +142,18 @@ impl Cluster {
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// The moment that it is in this cluster.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// The choices that decisions depend on.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.options.policy()
     }
 
     /// Pods with their namespace and name, in that order.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-use super::{InputError, yaml};
+use super::{InputError, archive, yaml};
 
 /// Most bytes that one file may hold once unpacked.
 const MAX_BYTES: u64 = 4 << 30;
@@ -106,8 +106,13 @@ fn is_manifest(path: &Path) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// Objects of one file's bytes: YAML or JSON, packed or not.
+/// Objects of one file's bytes: YAML or JSON, packed or not, or KAI Scheduler's archive.
 pub fn read_bytes(file: &str, bytes: &[u8]) -> Result<Vec<Item>, InputError> {
+    if bytes.starts_with(&archive::ZIP) {
+        let texts = archive::json_files(bytes, MAX_BYTES).map_err(|message| whole(file, &format!("not a snapshot: {message}")))?;
+        let items: Result<Vec<Vec<Item>>, InputError> = texts.iter().map(|text| read_bytes(file, text.as_bytes())).collect();
+        return Ok(items?.into_iter().flatten().collect());
+    }
     let mut unpacked = Vec::new();
     let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut decoder = MultiGzDecoder::new(bytes).take(MAX_BYTES);
@@ -169,6 +174,10 @@ fn flatten(place: Place, value: Value, items: &mut Vec<Item>) -> Result<(), Inpu
             ));
         }
     };
+    if archive::is_snapshot(&object) {
+        items.extend(archive::objects(object).into_iter().map(|value| Item { place: place.clone(), value }));
+        return Ok(());
+    }
     let kind = match object.get("kind") {
         Some(Value::String(kind)) if !kind.is_empty() => kind.clone(),
         _ => return Err(refuse("kind", "missing; every object needs apiVersion and kind")),

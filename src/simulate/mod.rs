@@ -3,6 +3,7 @@
 //! The same engine as on a cluster, in virtual time. Guarantees: the same input gives the same result; an object that
 //! can't be used is skipped and named, a file that can't be read ends the run. Knows nothing about rendering.
 
+mod archive;
 pub mod cluster;
 pub mod input;
 pub mod objects;

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod examples;
+mod explain;
 mod garbage;
 mod ranks;
 mod scenarios;
+mod snapshot;
 mod topology;
+mod tree;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,7 +1,7 @@
 //! A simulation's result as JSON: the stable interface that scripts read.
 
 use berth_engine::facts::Problem;
-use berth_engine::outcome::{Cause, Eviction, GangReport, GangState, PodState, Proof, Quality, QualityStatus, Reason, Unit};
+use berth_engine::outcome::{Cause, Eviction, Fix, GangReport, GangState, PodState, Proof, Quality, QualityStatus, Reason, Unit};
 use serde_json::{Map, Value, json};
 
 use crate::explain;
@@ -203,12 +203,15 @@ fn proof(proof: &Proof) -> Value {
     }
 }
 
+/// One change that would help.
+pub(super) fn fix(fix: &Fix) -> Value {
+    let changes = json!([{"domain": explain::domain(&fix.domain), "count": fix.count, "target": fix.target}]);
+    json!({"kind": fix.kind.name(), "message": explain::fix_text(fix), "verified": fix.verified, "changes": changes})
+}
+
 fn reason(reason: &Reason) -> Value {
     let unit = unit_name(reason.unit);
-    let fixes = reason.fixes.iter().map(|fix| {
-        let changes = json!([{"domain": explain::domain(&fix.domain), "count": fix.count, "target": fix.target}]);
-        json!({"kind": fix.kind.name(), "message": explain::fix_text(fix), "verified": fix.verified, "changes": changes})
-    });
+    let fixes = reason.fixes.iter().map(fix);
     let refusals = reason
         .refusals
         .iter()

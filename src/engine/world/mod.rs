@@ -14,6 +14,7 @@ pub(crate) mod queues;
 mod report;
 pub(crate) mod shares;
 pub(crate) mod usage;
+pub mod view;
 pub mod volumes;
 pub(crate) mod wake;
 

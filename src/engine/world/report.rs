@@ -163,6 +163,34 @@ impl World {
             .collect()
     }
 
+    /// Labels of every topology's levels, widest first, by topology name.
+    #[must_use]
+    pub fn levels(&self) -> Vec<(String, Vec<String>)> {
+        let labels = |facts: &crate::facts::TopologyFacts| facts.levels.iter().map(|level| level.label.clone()).collect();
+        self.topologies.iter().map(|(name, facts)| (name.clone(), labels(facts))).collect()
+    }
+
+    /// The topology of those that name none, when there is one.
+    #[must_use]
+    pub fn default_topology_name(&self) -> Option<String> {
+        self.default_topology(None).map(str::to_owned)
+    }
+
+    /// Names of the nodes that are meant by a node's name, or by a label's value, alone or as `label=value`.
+    #[must_use]
+    pub fn nodes_meant(&self, text: &str) -> Vec<String> {
+        if self.node_by_name.contains_key(text) {
+            return vec![text.to_owned()];
+        }
+        let levels: BTreeSet<&str> = self.topologies.values().flat_map(|facts| &facts.levels).map(|level| level.label.as_str()).collect();
+        let meant = |labels: &std::collections::BTreeMap<String, String>| match text.split_once('=') {
+            Some((key, value)) => labels.get(key).is_some_and(|own| own == value),
+            None => labels.iter().any(|(key, value)| value == text && levels.contains(key.as_str())),
+        };
+        let nodes = self.node_by_name.values().filter_map(|idx| self.nodes[idx.at()].as_ref());
+        nodes.filter(|node| meant(&node.facts.labels)).map(|node| node.facts.name.clone()).collect()
+    }
+
     /// Room of every node, by name.
     #[must_use]
     pub fn node_rooms(&self) -> Vec<NodeRoom> {

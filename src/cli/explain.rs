@@ -1,0 +1,186 @@
+//! `berth explain`: why something waits, what would help, and what a change would do.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use berth_engine::outcome::{GangReport, GangState};
+use berth_engine::policy::Objective;
+use berth_engine::remedy::{self, Change};
+use clap::builder::FalseyValueParser;
+use clap::{Args, ValueEnum};
+
+use super::locate::is_meant;
+use super::render::explanation::{self, Explained, Explanation};
+use super::render::ranks;
+use super::source::{Live, settled};
+use super::{Compat, NO, YES};
+use crate::simulate::cluster::Cluster;
+use crate::simulate::Options;
+
+/// Arguments of `berth explain`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// What is explained: Job/trainer, PodGroup/pg-1, Pod/trainer-0, any kind that has pods; left out with --all.
+    /// Then the files, as `simulate` reads them: manifests, dumps or snapshots, folders, or - for standard input; without any the
+    /// cluster is asked, where nodes, pods and what owns pods must be listable.
+    #[arg(required_unless_present = "all", value_name = "KIND/NAME PATH")]
+    words: Vec<String>,
+    /// A file to read, besides those named after KIND/NAME.
+    #[arg(long, value_name = "FILE", env = "BERTH_SNAPSHOT")]
+    snapshot: Vec<PathBuf>,
+    /// Explain everything that waits, in every namespace; every word is a file.
+    #[arg(short = 'A', long, env = "BERTH_ALL", value_parser = FalseyValueParser::new())]
+    all: bool,
+    /// Its namespace.
+    #[arg(short, long, default_value = "default", env = "BERTH_NAMESPACE")]
+    namespace: String,
+    /// Say what a change would do, to this and to everybody: add=2:NODE (nodes like NODE), end=Job/x, relax=Job/x (drop its
+    /// required levels), drain=r7 (a node, a domain, or label=value), uncordon=NODE, min=Job/x:3, queue=Job/x:NAME. May be
+    /// given again: all changes are made together.
+    #[arg(long, value_name = "CHANGE", env = "BERTH_WHAT_IF", value_delimiter = ',')]
+    what_if: Vec<String>,
+    /// Changes that are tried for each gang, at the most.
+    #[arg(long, value_name = "COUNT", env = "BERTH_TRIALS", default_value_t = remedy::DEFAULT_TRIALS)]
+    trials: u32,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value = "table", env = "BERTH_OUTPUT")]
+    output: Output,
+    /// Topology of gangs that name none.
+    #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
+    default_topology: Option<String>,
+    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
+    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
+    objective: Objective,
+    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
+    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
+    compat: Option<Compat>,
+    /// Pods with this schedulerName are placed; others only hold room.
+    #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
+    scheduler_name: String,
+    #[command(flatten)]
+    live: Live,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For scripts.
+    Json,
+    /// The same document as YAML.
+    Yaml,
+}
+
+/// Runs the command: 0 when nothing of what is explained waits, 1 when something does.
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    let (object, paths) = if arguments.all { (None, &arguments.words[..]) } else { (arguments.words.first(), arguments.words.get(1..).unwrap_or_default()) };
+    let cluster = cluster(arguments, paths)?;
+    let gangs = cluster.world().gang_reports();
+    let meant: Vec<&GangReport> = match object {
+        None => gangs.iter().filter(|gang| waits(gang)).collect(),
+        Some(object) => found(&cluster, &gangs, &arguments.namespace, object)?,
+    };
+    let explained: Vec<Explained> = meant.iter().map(|gang| explain(&cluster, gang, arguments.trials)).collect();
+    let changes: Vec<Change> = arguments
+        .what_if
+        .iter()
+        .map(|text| change(&cluster, &gangs, &arguments.namespace, text))
+        .collect::<Result<_>>()?;
+    let effects = remedy::effects(cluster.world(), &cluster.policy(), cluster.now(), &changes).context("--what-if")?;
+    let what_if = (!changes.is_empty()).then(|| (arguments.what_if.clone(), effects));
+    let explanation = Explanation { explained, what_if };
+    match arguments.output {
+        Output::Table => out.write_all(explanation::table(&explanation).as_bytes())?,
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut *out, &explanation::json(&explanation)).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        Output::Yaml => write!(out, "{}", serde_saphyr::to_string(&explanation::json(&explanation))?)?,
+    }
+    Ok(if meant.iter().any(|gang| waits(gang)) { NO } else { YES })
+}
+
+/// True when a pod of the gang has no place yet.
+fn waits(gang: &GangReport) -> bool {
+    gang.state != GangState::Done && (!gang.reasons.is_empty() || gang.bound < gang.pods)
+}
+
+fn cluster(arguments: &Arguments, paths: &[String]) -> Result<Cluster> {
+    let options = Options {
+        scheduler_name: arguments.scheduler_name.clone(),
+        default_topology: arguments.default_topology.clone(),
+        objective: arguments.objective,
+        compat_kai: arguments.compat == Some(Compat::Kai),
+    };
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).chain(arguments.snapshot.iter().cloned()).collect();
+    settled(&paths, &arguments.live, options)
+}
+
+/// The gangs of an object, or why there are none.
+fn found<'a>(cluster: &Cluster, gangs: &'a [GangReport], namespace: &str, object: &str) -> Result<Vec<&'a GangReport>> {
+    let (kind, name) = object.split_once('/').context("what to explain is written KIND/NAME, such as Job/trainer; -A explains everything")?;
+    let found: Vec<&GangReport> = gangs.iter().filter(|gang| is_meant(cluster, gang, namespace, kind, name)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    if let Some(skipped) = cluster.skipped.iter().find(|skipped| skipped.object.ends_with(&format!(" {name}"))) {
+        bail!("{} could not be used: {} {}", skipped.object, skipped.field, skipped.message);
+    }
+    let known: Vec<String> = gangs.iter().map(ranks::title).collect();
+    let known = if known.is_empty() { "there is no gang at all".to_owned() } else { format!("gangs: {}", known.join(", ")) };
+    bail!("no gang of {kind}/{name} in namespace {namespace}; pods of another schedulerName have none; {known}")
+}
+
+fn explain(cluster: &Cluster, gang: &GangReport, trials: u32) -> Explained {
+    let (world, policy) = (cluster.world(), cluster.policy());
+    let remedies = remedy::remedies(world, &policy, cluster.now(), &gang.uid, trials);
+    let rooms = if waits(gang) { remedy::domain_rooms(world, &policy, &gang.uid) } else { Vec::new() };
+    let earlier = cluster.decisions.iter().filter(|decision| decision.gang_uid != gang.uid).map(|decision| decision.gang.name.clone());
+    let mut before: Vec<String> = Vec::new();
+    for name in earlier.filter(|_| waits(gang)) {
+        if !before.contains(&name) {
+            before.push(name);
+        }
+    }
+    Explained { gang: gang.clone(), remedies, rooms, before }
+}
+
+/// Reads one change.
+fn change(cluster: &Cluster, gangs: &[GangReport], namespace: &str, text: &str) -> Result<Change> {
+    const FORMS: &str = "add=COUNT:NODE, end=KIND/NAME, relax=KIND/NAME, drain=DOMAIN, uncordon=DOMAIN, min=KIND/NAME:COUNT or queue=KIND/NAME:QUEUE";
+    let wrong = || format!("--what-if {text}: allowed is {FORMS}");
+    let (what, rest) = text.split_once('=').with_context(wrong)?;
+    let gang = |object: &str| -> Result<String> {
+        let found = found(cluster, gangs, namespace, object).with_context(wrong)?;
+        found.first().map(|gang| gang.uid.clone()).with_context(wrong)
+    };
+    let nodes = || -> Result<Vec<String>> {
+        let meant = cluster.world().nodes_meant(rest);
+        if meant.is_empty() {
+            bail!("--what-if {text}: no node is called {rest}, and no node has it as the value of a topology level");
+        }
+        Ok(meant)
+    };
+    Ok(match what {
+        "add" => {
+            let (count, node) = rest.split_once(':').unwrap_or(("1", rest));
+            let count: u32 = count.parse().ok().filter(|count| (1..=10_000).contains(count)).with_context(wrong)?;
+            Change::AddNodes(count, node.to_owned())
+        }
+        "end" => Change::End(gang(rest)?),
+        "relax" => Change::DropConstraint(gang(rest)?),
+        "drain" => Change::Drain(nodes()?),
+        "uncordon" => Change::Uncordon(nodes()?),
+        "min" => {
+            let (object, count) = rest.rsplit_once(':').with_context(wrong)?;
+            let count = count.parse().ok().filter(|count| *count > 0).with_context(wrong)?;
+            Change::Minimum(gang(object)?, count)
+        }
+        "queue" => {
+            let (object, queue) = rest.rsplit_once(':').with_context(wrong)?;
+            Change::Queue(gang(object)?, queue.to_owned())
+        }
+        _ => bail!(wrong()),
+    })
+}

@@ -1,0 +1,182 @@
+//! A cluster as one document: nodes with what stands on them, gangs with their sentences, queues, decisions. The tree, the
+//! drawing and the page are made from it.
+
+use std::collections::BTreeMap;
+
+use berth_engine::facts::Amounts;
+use berth_engine::outcome::{GangReport, GangState};
+use berth_engine::remedy;
+use berth_engine::world::view::NodeView;
+use serde_json::{Value, json};
+
+use super::words::{state_word, title};
+use crate::explain;
+use crate::simulate::cluster::Cluster;
+
+/// Gangs whose fixes are looked for; the others have their sentence only.
+const MAX_EXPLAINED: usize = 50;
+
+/// Trials for each of them.
+const TRIALS: u32 = 24;
+
+/// Decisions that are listed, the latest.
+const MAX_DECISIONS: usize = 200;
+
+/// A domain with everything below it; the leaves are nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Label of its level; `node` for a node, empty for the cluster.
+    pub level: String,
+    /// Nodes in it.
+    pub nodes: u32,
+    /// All, in use, held, stranded.
+    pub amounts: [i64; 4],
+    /// Titles of the gangs on it.
+    pub gangs: std::collections::BTreeSet<String>,
+    /// Domains below, by name.
+    pub below: BTreeMap<String, Place>,
+}
+
+/// The cluster in the levels of one topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// The topology's name; empty where there is none.
+    pub topology: String,
+    /// GPUs, or cores in a cluster without GPUs.
+    pub unit: &'static str,
+    /// The whole.
+    pub root: Place,
+}
+
+/// Amounts of a node in the cluster's unit: all, in use, held, stranded.
+fn amounts(node: &NodeView, in_cores: bool) -> [i64; 4] {
+    let [all, used, held] = if in_cores { node.cpu_millis.map(|millis| millis / 1000) } else { node.gpus };
+    let free = (all - used - held).max(0);
+    [all, used, held, if node.stranded.is_some() { free } else { 0 }]
+}
+
+fn is_in_cores(nodes: &[NodeView]) -> bool {
+    nodes.iter().all(|node| node.gpus[0] == 0)
+}
+
+/// The tree of a topology: the one named, the default one, or the first.
+#[must_use]
+pub fn tree(cluster: &Cluster, topology: &str) -> Tree {
+    let nodes = cluster.world().node_views();
+    let in_cores = is_in_cores(&nodes);
+    let titles: BTreeMap<String, String> = cluster.world().gang_reports().iter().map(|gang| (gang.uid.clone(), title(gang))).collect();
+    let mut root = Place::default();
+    for node in &nodes {
+        let domains: BTreeMap<_, _> = cluster.world().domains_of_node(&node.name).into_iter().collect();
+        let path = domains.get(topology).into_iter().flatten().filter(|(level, _)| level != "kubernetes.io/hostname").cloned();
+        let path: Vec<(String, String)> = path.chain([("node".to_owned(), node.name.clone())]).collect();
+        let gangs: Vec<&String> = node.work.iter().filter_map(|work| titles.get(work.gang.as_ref()?)).collect();
+        root.add(&path, amounts(node, in_cores), &gangs);
+    }
+    Tree { topology: topology.to_owned(), unit: if in_cores { "cores" } else { "GPUs" }, root }
+}
+
+impl Place {
+    fn add(&mut self, path: &[(String, String)], amounts: [i64; 4], gangs: &[&String]) {
+        self.nodes += 1;
+        for (sum, amount) in self.amounts.iter_mut().zip(amounts) {
+            *sum = sum.saturating_add(amount);
+        }
+        self.gangs.extend(gangs.iter().map(|gang| (*gang).clone()));
+        if let Some(((level, name), rest)) = path.split_first() {
+            let below = self.below.entry(name.clone()).or_default();
+            below.level.clone_from(level);
+            below.add(rest, amounts, gangs);
+        }
+    }
+
+    /// What a pod could use.
+    #[must_use]
+    pub fn free(&self) -> i64 {
+        let [all, used, held, stranded] = self.amounts;
+        (all - used - held - stranded).max(0)
+    }
+
+    /// For scripts.
+    #[must_use]
+    pub fn json(&self, name: &str) -> Value {
+        let [all, used, held, stranded] = self.amounts;
+        json!({
+            "name": name, "level": self.level, "nodes": self.nodes, "total": all, "used": used, "reserved": held, "stranded": stranded,
+            "free": self.free(), "podGroups": self.gangs,
+            "domains": self.below.iter().map(|(name, below)| below.json(name)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Everything that the page shows.
+#[must_use]
+pub fn document(cluster: &Cluster, heading: &str) -> Value {
+    let world = cluster.world();
+    let nodes = world.node_views();
+    let in_cores = is_in_cores(&nodes);
+    let gangs = world.gang_reports();
+    let index: BTreeMap<&str, usize> = gangs.iter().enumerate().map(|(at, gang)| (gang.uid.as_str(), at)).collect();
+    let shown: Vec<Value> = nodes
+        .iter()
+        .map(|node| {
+            let paths: BTreeMap<String, Vec<String>> = world
+                .domains_of_node(&node.name)
+                .into_iter()
+                .map(|(name, path)| (name, path.into_iter().filter(|(level, _)| level != "kubernetes.io/hostname").map(|(_, value)| value).collect()))
+                .collect();
+            let work: Vec<Value> = node
+                .work
+                .iter()
+                .map(|work| json!([work.gang.as_deref().and_then(|uid| index.get(uid)), if in_cores { work.cpu_millis / 1000 } else { work.gpus }, work.pods]))
+                .collect();
+            json!({"n": node.name, "a": amounts(node, in_cores), "s": node.stranded.as_ref().map(explain::rule), "w": work, "p": paths})
+        })
+        .collect();
+    let mut levels: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, labels) in world.levels() {
+        levels.insert(name, labels.into_iter().filter(|label| label != "kubernetes.io/hostname").collect());
+    }
+    let mut left = MAX_EXPLAINED;
+    let gangs: Vec<Value> = gangs.iter().map(|gang| self::gang(cluster, gang, &mut left)).collect();
+    let queues: Vec<Value> = world
+        .queue_reports()
+        .iter()
+        .map(|queue| json!({"name": queue.name, "children": queue.children, "allocated": shares(&queue.allocated), "requested": shares(&queue.requested)}))
+        .collect();
+    let latest = cluster.decisions.len().saturating_sub(MAX_DECISIONS);
+    let decisions: Vec<Value> = cluster.decisions[latest..]
+        .iter()
+        .rev()
+        .map(|decision| {
+            let nodes: std::collections::BTreeSet<&str> = decision.placements.iter().map(|placement| placement.node.as_str()).collect();
+            json!({"gang": index.get(decision.gang_uid.as_str()), "name": decision.gang.name, "pods": decision.placements.len(), "nodes": nodes})
+        })
+        .collect();
+    json!({
+        "heading": heading, "unit": if in_cores { "cores" } else { "GPUs" }, "topologies": levels, "nodes": shown, "gangs": gangs,
+        "queues": queues, "decisions": decisions, "evicted": cluster.evicted,
+    })
+}
+
+/// GPUs and cores of an amount, as text.
+fn shares(amounts: &Amounts) -> Value {
+    let of = |name: &str| amounts.get(name).copied().unwrap_or(0);
+    let gpus: i64 = amounts.iter().filter(|(name, _)| berth_engine::fit::is_gpu(name)).map(|(_, amount)| *amount).sum();
+    json!({"gpus": gpus, "cores": of("cpu") / 1000})
+}
+
+fn gang(cluster: &Cluster, gang: &GangReport, left: &mut usize) -> Value {
+    let waits = gang.state != GangState::Done && !gang.reasons.is_empty();
+    let mut remedies = Vec::new();
+    if waits && *left > 0 {
+        *left -= 1;
+        let found = remedy::remedies(cluster.world(), &cluster.policy(), cluster.now(), &gang.uid, TRIALS).found;
+        remedies = found.iter().map(|remedy| explain::remedy(&remedy.fixes)).collect();
+    }
+    let reasons: Vec<String> = gang.reasons.iter().map(explain::sentence).collect();
+    json!({
+        "title": title(gang), "queue": gang.queue, "state": state_word(gang.state), "pods": gang.pods, "bound": gang.bound, "min": gang.min_member,
+        "code": gang.reasons.first().map(|reason| reason.code_name()), "reasons": reasons, "fixes": remedies,
+    })
+}

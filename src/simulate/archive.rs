@@ -1,0 +1,107 @@
+//! KAI Scheduler's snapshot: a zip archive with `snapshot.json`, whose `rawObjects` are lists without kinds.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
+use serde_json::{Map, Value};
+
+/// How a zip archive begins.
+pub(super) const ZIP: [u8; 4] = *b"PK\x03\x04";
+
+/// Kinds by the name of their list.
+const LISTS: [(&str, &str, &str); 13] = [
+    ("nodes", "v1", "Node"),
+    ("pods", "v1", "Pod"),
+    ("queues", "scheduling.run.ai/v2", "Queue"),
+    ("podGroups", "scheduling.run.ai/v2alpha2", "PodGroup"),
+    ("topologies", "kai.scheduler/v1alpha1", "Topology"),
+    ("priorityClasses", "scheduling.k8s.io/v1", "PriorityClass"),
+    ("persistentVolumeClaims", "v1", "PersistentVolumeClaim"),
+    ("persistentVolumes", "v1", "PersistentVolume"),
+    ("storageClasses", "storage.k8s.io/v1", "StorageClass"),
+    ("csiStorageCapacities", "storage.k8s.io/v1", "CSIStorageCapacity"),
+    ("csiDrivers", "storage.k8s.io/v1", "CSIDriver"),
+    ("csiNodes", "storage.k8s.io/v1", "CSINode"),
+    ("namespaces", "v1", "Namespace"),
+];
+
+/// The text of every JSON file in a zip archive, in the archive's order.
+pub(super) fn json_files(bytes: &[u8], most: u64) -> Result<Vec<String>, String> {
+    let end = bytes.windows(4).rposition(|window| window == b"PK\x05\x06").ok_or("the archive has no end: it was cut off")?;
+    let count = number(bytes, end + 10, 2)?;
+    let mut at = number(bytes, end + 16, 4)?;
+    let mut files = Vec::new();
+    for _ in 0..count {
+        if bytes.get(at..at.saturating_add(4)) != Some(b"PK\x01\x02") {
+            return Err("its list of files is broken".to_owned());
+        }
+        let (method, packed) = (number(bytes, at + 10, 2)?, number(bytes, at + 20, 4)?);
+        let (name, extra, comment) = (number(bytes, at + 28, 2)?, number(bytes, at + 30, 2)?, number(bytes, at + 32, 2)?);
+        let local = number(bytes, at + 42, 4)?;
+        if bytes.get(at + 46..at + 46 + name).is_some_and(|name| name.ends_with(b".json")) {
+            let start = local.saturating_add(30 + number(bytes, local.saturating_add(26), 2)? + number(bytes, local.saturating_add(28), 2)?);
+            let data = bytes.get(start..start.saturating_add(packed)).ok_or("a file in it was cut off")?;
+            files.push(unpacked(method, data, most)?);
+        }
+        at += 46 + name + extra + comment;
+    }
+    if files.is_empty() {
+        return Err("the archive holds no .json file".to_owned());
+    }
+    Ok(files)
+}
+
+fn unpacked(method: usize, data: &[u8], most: u64) -> Result<String, String> {
+    let mut text = String::new();
+    match method {
+        0 => data.take(most).read_to_string(&mut text),
+        8 => DeflateDecoder::new(data).take(most).read_to_string(&mut text),
+        other => return Err(format!("a file in it is packed by method {other}; allowed are 0 and 8")),
+    }
+    .map_err(|error| format!("a file in it can't be unpacked: {error}"))?;
+    Ok(text)
+}
+
+fn number(bytes: &[u8], at: usize, width: usize) -> Result<usize, String> {
+    let slice = bytes.get(at..at.saturating_add(width)).ok_or("it was cut off")?;
+    Ok(slice.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+}
+
+/// True for the document of such a snapshot.
+pub(super) fn is_snapshot(document: &Map<String, Value>) -> bool {
+    document.get("rawObjects").is_some_and(Value::is_object)
+}
+
+/// Its objects with their kinds; pods that are being bound are on their node.
+pub(super) fn objects(mut document: Map<String, Value>) -> Vec<Value> {
+    let Some(Value::Object(mut lists)) = document.remove("rawObjects") else { return Vec::new() };
+    let chosen = binding(lists.get("bindRequests"));
+    let mut objects = Vec::new();
+    for (list, version, kind) in LISTS {
+        let Some(Value::Array(items)) = lists.remove(list) else { continue };
+        for mut item in items.into_iter().filter(Value::is_object) {
+            item["apiVersion"] = Value::String(version.to_owned());
+            item["kind"] = Value::String(kind.to_owned());
+            if kind == "Pod" && item["spec"].is_object() && item["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+                let text = |pointer| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+                if let Some(node) = chosen.get(&(text("/metadata/namespace"), text("/metadata/name"))) {
+                    item["spec"]["nodeName"] = Value::String(node.clone());
+                }
+            }
+            objects.push(item);
+        }
+    }
+    objects
+}
+
+/// Nodes of pods that a BindRequest is under way for.
+fn binding(requests: Option<&Value>) -> BTreeMap<(String, String), String> {
+    let requests = requests.and_then(Value::as_array).into_iter().flatten();
+    let text = |request: &Value, pointer| request.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    requests
+        .filter(|request| text(request, "/status/phase") != "Failed")
+        .map(|request| ((text(request, "/metadata/namespace"), text(request, "/spec/podName")), text(request, "/spec/selectedNode")))
+        .filter(|(_, node)| !node.is_empty())
+        .collect()
+}

@@ -1,0 +1,28 @@
+//! A cluster as one file: read over the API, cut down to what decisions need, names hashed on demand.
+//!
+//! What is kept is listed, not what is left out: environment, commands, images, config maps and secrets have no way in.
+//! Nothing here writes to the API.
+
+mod collect;
+mod redact;
+mod strip;
+
+use serde_json::{Value, json};
+
+pub use collect::{Collected, collect};
+pub use redact::Redactor;
+pub use strip::stripped;
+
+/// The file of a snapshot: a list as `kubectl get` writes it, so that every command reads it.
+#[must_use]
+pub fn document(objects: Vec<Value>, redacted: bool) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"annotations": {"berth.scheduler/snapshot": if redacted { "redacted" } else { "plain" }}},
+        "items": objects,
+    })
+}
+
+#[cfg(test)]
+mod tests;
