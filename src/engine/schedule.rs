@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{Millis, ObjectKey, Problem};
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::order::Work;
-use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, Reason, Unit};
+use crate::outcome::{Code, Decision, Fix, FixKind, GangState, Outcome, Placement, Reason, Turn, Unit};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
 use crate::place::{Plan, Solver};
@@ -45,6 +45,30 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     outcome.changed.extend(outcome.evictions.iter().map(|eviction| eviction.gang_uid.clone()));
     outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
+}
+
+/// The gangs that wait, in the order in which their turn would come if each were placed. Decides nothing; reasons are in
+/// the gangs' reports.
+pub fn line(world: &mut World, policy: &Policy, now: Millis) -> Vec<Turn> {
+    world.refresh_trees();
+    let mut outcome = Outcome::default();
+    let pass = Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), as_of: 0 };
+    let mut work = Work::default();
+    for idx in &pass.world.waiting {
+        let surplus = pass.world.state_of(*idx) == Some(GangState::Placed);
+        pass.add(&mut work, pass.key(*idx, surplus));
+    }
+    let turn = |key: OrderKey| {
+        let gang = pass.world.gangs[key.gang.at()].as_ref()?;
+        Some(Turn {
+            uid: gang.facts.uid.clone(),
+            priority: gang.facts.priority,
+            created: gang.facts.created,
+            surplus: key.surplus,
+            waiting: pass.world.waiting_of(gang),
+        })
+    };
+    work.line(pass.world, |key| pass.asked(key)).into_iter().filter_map(turn).collect()
 }
 
 /// What decides whether two tasks share an answer.
