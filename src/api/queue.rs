@@ -135,6 +135,11 @@ pub struct QueueStatus {
     #[schemars(schema_with = "crate::schema::resource_list")]
     pub requested: Option<ResourceList>,
 
+    /// The queue's fair share of what there is now, for what it asks for now. KAI Scheduler has it as metrics only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::resource_list")]
+    pub fair_share: Option<ResourceList>,
+
     /// Conditions of the queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

@@ -294,7 +294,7 @@ impl Binder {
                 warn!(pod = %placement.pod.name, namespace = %placement.pod.namespace, node = %placement.node, text, "Binding refused");
             }
             metrics.bindings.with_label_values(&[label]).inc();
-            metrics.binding_seconds.observe(flight.decided.elapsed().as_secs_f64());
+            metrics.binding_ended(flight.decided.elapsed());
             // A closed channel means that the process ends.
             let ended = Ended { pod: placement.pod_uid.clone(), result, stale: is_stale, unprepared: false };
             let _closed = results.send(Told::Binding(ended)).is_err();

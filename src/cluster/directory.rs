@@ -26,6 +26,8 @@ pub struct Member {
     pub decision: Option<String>,
     /// Creation time.
     pub created: Millis,
+    /// When its node began with it.
+    pub started: Option<Millis>,
     /// Reason and message of `PodScheduled=False`, when it is there.
     pub condition: Option<(String, String)>,
     /// Has scheduling gates.
@@ -89,6 +91,8 @@ pub struct QueueEntry {
     pub facts: QueueFacts,
     /// The status in the API.
     pub status: Value,
+    /// The name shown to people; empty when it has none.
+    pub display: String,
 }
 
 /// All gangs by the engine's UID.

@@ -390,6 +390,7 @@ fn member(entry: &PodEntry) -> Member {
         leaving: pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed")),
         decision: annotations.and_then(|all| all.get(keys::DECISION)).cloned(),
         created: convert::created_millis(&pod.metadata),
+        started: pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0.as_millisecond()),
         condition: raw::unscheduled_condition(pod),
         nominated: pod.status.as_ref().and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
         gated: pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())),

@@ -77,11 +77,11 @@ pub fn trim_pod(mut pod: Pod) -> Pod {
         let conditions = conditions.into_iter().filter(kept).collect();
         *status = PodStatus {
             phase: status.phase.take(),
+            start_time: status.start_time.take(),
             conditions: Some(conditions),
             container_statuses: held(status.container_statuses.take()),
             init_container_statuses: held(status.init_container_statuses.take()),
             nominated_node_name: status.nominated_node_name.take(),
-            start_time: status.start_time.take(),
             ..PodStatus::default()
         };
     }

@@ -376,8 +376,10 @@ impl Store {
 
     /// Our own writes of its status come back, too: they are nothing new to the engine.
     fn queue_applied(&mut self, object: &Value) -> Result<(), Bad> {
-        let facts = convert::queue_facts(&typed::<Queue>(object)?)?;
-        let entry = QueueEntry { facts: facts.clone(), status: object["status"].clone() };
+        let queue = typed::<Queue>(object)?;
+        let facts = convert::queue_facts(&queue)?;
+        let display = queue.spec.display_name.unwrap_or_default();
+        let entry = QueueEntry { facts: facts.clone(), status: object["status"].clone(), display };
         let is_new = self.directory.lock().put_queue(entry);
         if is_new {
             self.tell(Event::QueueUpsert(facts));

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::GangIdx;
 use crate::world::World;
 use crate::world::model::OrderKey;
+use crate::world::queues::Charge;
 use crate::world::shares::{Amounts3, Standing, Standings};
 
 /// The work of a pass.
@@ -41,9 +42,35 @@ impl Work {
 
     /// Takes the next out. `ask` says what a gang's next decision would place.
     pub(crate) fn pop(&mut self, world: &World, ask: impl Fn(&OrderKey) -> Amounts3) -> Option<OrderKey> {
+        self.pop_charged(world, &world.charged, ask)
+    }
+
+    /// All of it in the order in which it would be taken out if each were given what it asks for.
+    pub(crate) fn line(mut self, world: &World, ask: impl Fn(&OrderKey) -> Amounts3) -> Vec<OrderKey> {
+        let mut charged = world.charged.clone();
+        let mut line = Vec::new();
+        while let Some(key) = self.pop_charged(world, &charged, &ask) {
+            if let Some(gang) = world.gangs[key.gang.at()].as_ref() {
+                let asked = self.asked.get(&(key.gang, key.surplus)).copied().unwrap_or_else(|| ask(&key));
+                let charge = charged.entry(gang.facts.queue.clone()).or_default();
+                for (sum, amount) in charge.iter_mut().zip(asked) {
+                    *sum = sum.saturating_add(amount);
+                }
+            }
+            line.push(key);
+        }
+        line
+    }
+
+    fn pop_charged(
+        &mut self,
+        world: &World,
+        charged: &BTreeMap<String, Charge>,
+        ask: impl Fn(&OrderKey) -> Amounts3,
+    ) -> Option<OrderKey> {
         let name = if self.leaves.len() > 1 {
             let mut standings = self.standings.take().unwrap_or_else(|| world.standings());
-            standings.follow(&world.charged);
+            standings.follow(charged);
             let best = self.best(&standings, &standings.roots, &ask).map(|best| standings.queues[best.leaf].name.clone());
             self.standings = Some(standings);
             best?

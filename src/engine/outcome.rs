@@ -293,6 +293,46 @@ pub struct QueueReport {
     pub allocated_non_preemptible: Amounts,
     /// Of all pods that are not over.
     pub requested: Amounts,
+    /// What it may have.
+    pub share: QueueShare,
+}
+
+/// How a queue stands in the three resources that queues divide: GPUs, milli-cores and megabytes, in thousandths.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct QueueShare {
+    /// The queue above.
+    pub parent: Option<String>,
+    /// Larger is served first.
+    pub priority: i64,
+    /// What it deserves; `None` is all there is.
+    pub quota: [Option<i64>; 3],
+    /// The most it may have; `None` is no limit.
+    pub limit: [Option<i64>; 3],
+    /// Weight above the quota, in thousandths.
+    pub weight: [i64; 3],
+    /// Its fair share of what there is now, for what it asks for now.
+    pub fair: [i64; 3],
+    /// What its pods on nodes have, and the queues' below it.
+    pub allocated: [i64; 3],
+    /// What they and the pods that wait ask for; work that its queue does not take counts while it runs.
+    pub requested: [i64; 3],
+    /// What pods ask for whose gang is below its minimum because it found no place.
+    pub unplaceable: [i64; 3],
+}
+
+/// A gang with pods that wait, and when it comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// UID of the gang.
+    pub uid: String,
+    /// Priority value of the gang.
+    pub priority: i32,
+    /// When it was created.
+    pub created: Millis,
+    /// It has its minimum: what waits is above it.
+    pub surplus: bool,
+    /// What its pods ask for that have no node: thousandths of GPUs, milli-cores and megabytes.
+    pub waiting: [i64; 3],
 }
 
 /// Stable reason codes. Each has a section in docs/reasons.md.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::{Millis, ObjectKey, Problem};
 use crate::ids::{GangIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::order::Work;
-use crate::outcome::{Code, Decision, Fix, FixKind, Outcome, Placement, Reason, Unit};
+use crate::outcome::{Code, Decision, Fix, FixKind, GangState, Outcome, Placement, Reason, Turn, Unit};
 use crate::place::build::Prepared;
 use crate::place::task::{Bound, Item};
 use crate::place::{Plan, Solver};
@@ -39,9 +39,9 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
         world.set_whole_paths(policy.compat_kai);
         world.refresh_trees();
         let woken = world.take_woken();
-        Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts: true, as_of: 0 }.run(woken);
+        Pass::new(world, policy, now, &mut outcome, true).run(woken);
     }
-    Pass { world, policy, now, outcome: &mut outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts: false, as_of: 0 }.renew();
+    Pass::new(world, policy, now, &mut outcome, false).renew();
     // After the pass, so that a gang which was completed in it is kept.
     outcome.changed.extend(world.review_lives(now));
     let stale = world.give_up_stale(policy, now);
@@ -49,6 +49,30 @@ pub fn schedule(world: &mut World, policy: &Policy, now: Millis) -> Outcome {
     outcome.evictions.extend(stale);
     outcome.next_wakeup = if world.dirty { Some(now) } else { world.next_wakeup(policy, now) };
     outcome
+}
+
+/// The gangs that wait, in the order in which their turn would come if each were placed. Decides nothing; reasons are in
+/// the gangs' reports.
+pub fn line(world: &mut World, policy: &Policy, now: Millis) -> Vec<Turn> {
+    world.refresh_trees();
+    let mut outcome = Outcome::default();
+    let pass = Pass::new(world, policy, now, &mut outcome, false);
+    let mut work = Work::default();
+    for idx in &pass.world.waiting {
+        let surplus = pass.world.state_of(*idx) == Some(GangState::Placed);
+        pass.add(&mut work, pass.key(*idx, surplus));
+    }
+    let turn = |key: OrderKey| {
+        let gang = pass.world.gangs[key.gang.at()].as_ref()?;
+        Some(Turn {
+            uid: gang.facts.uid.clone(),
+            priority: gang.facts.priority,
+            created: gang.facts.created,
+            surplus: key.surplus,
+            waiting: pass.world.waiting_of(gang),
+        })
+    };
+    work.line(pass.world, |key| pass.asked(key)).into_iter().filter_map(turn).collect()
 }
 
 /// What decides whether two tasks share an answer.
@@ -72,7 +96,11 @@ struct Pass<'a> {
     as_of: usize,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
+    fn new(world: &'a mut World, policy: &'a Policy, now: Millis, outcome: &'a mut Outcome, hunts: bool) -> Self {
+        Self { world, policy, now, outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts, as_of: 0 }
+    }
+
     fn run(&mut self, woken: BTreeSet<GangIdx>) {
         let mut work = Work::default();
         for gang in woken {

@@ -24,7 +24,7 @@ use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::http::Health;
 use crate::status::Writer;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, QueueRow};
 use flights::{Flights, How};
 
 /// Events between the store and the engine; a full queue slows the watches down.
@@ -287,22 +287,36 @@ impl Scheduler {
             self.report(&gang);
         }
         if self.synced && QUEUE_PERIOD_MILLIS <= now - self.queues_told {
+            // Before the first time nothing is known of what queues had.
+            let elapsed = if self.queues_told == 0 { 0 } else { now - self.queues_told };
             self.queues_told = now;
-            self.report_queues();
+            self.report_queues(elapsed);
         }
         self.metrics.bindings_in_flight.set(i64::try_from(self.flights.in_flight()).unwrap_or(i64::MAX));
         if self.turns % TURNS_PER_COUNT == 1 {
-            let pending = self.world.gang_reports().iter().filter(|report| report.pods > report.bound).count();
-            self.metrics.gangs_pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
+            self.count_pending(now);
         }
+    }
+
+    /// Counts the gangs that wait, by why and for how long.
+    fn count_pending(&self, now: Millis) {
+        let reports = self.world.gang_reports();
+        let waits = reports.iter().filter(|report| report.pods > report.bound);
+        let ages: Vec<(&str, Duration)> = waits
+            .map(|report| {
+                let created = self.world.gang_created(&report.uid).unwrap_or(now);
+                // Without a reason it is about to be placed, or its pods are just arriving.
+                (report.reasons.first().map_or("None", Reason::code_name), since(created, now))
+            })
+            .collect();
+        self.metrics.pending(&ages);
     }
 
     /// One pass of the engine.
     fn decide(&mut self, now: Millis) {
         let started = Instant::now();
         let outcome = schedule(&mut self.world, &self.policy, now);
-        self.metrics.passes.inc();
-        self.metrics.pass_seconds.observe(started.elapsed().as_secs_f64());
+        self.metrics.passed(started.elapsed());
         self.metrics.search_steps.inc_by(outcome.steps);
         self.wakeup = outcome.next_wakeup;
         self.check(&outcome);
@@ -320,6 +334,7 @@ impl Scheduler {
                         gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), whole = room.whole,
                         action = room.action.name(), by = %by.name, by_namespace = %by.namespace, "evicted to make room",
                     );
+                    self.count_evicted(room.action.name(), &eviction.gang_uid, &eviction.pods, now);
                     for_gangs.entry(room.by_uid.clone()).or_default().extend(eviction.pods);
                 }
             }
@@ -350,6 +365,7 @@ impl Scheduler {
     /// A gang that ran below its minimum for too long: all that is left of it goes.
     fn give_up(&mut self, eviction: Eviction, now: Millis) {
         self.metrics.gangs_evicted.inc();
+        self.count_evicted("stalegangeviction", &eviction.gang_uid, &eviction.pods, now);
         let gang = &eviction.gang;
         warn!(gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), "gang below its minimum for too long; evicted");
         self.evict(eviction.pods, now);
@@ -366,6 +382,17 @@ impl Scheduler {
         }
     }
 
+    /// Counts what an action evicts of one gang, with the GPU-hours that are lost.
+    fn count_evicted(&self, action: &str, gang: &str, victims: &[Victim], now: Millis) {
+        let directory = self.directory.lock();
+        let hours = |victim: &Victim| {
+            let started = directory.gang(gang)?.members.get(&victim.pod_uid)?.started?;
+            Some(self.world.gpu_millis_of_pod(&victim.pod_uid) as f64 / 1000.0 * since(started, now).as_secs_f64() / 3600.0)
+        };
+        let lost = victims.iter().filter_map(hours).sum();
+        self.metrics.evicted(action, victims.len(), lost);
+    }
+
     fn evict(&mut self, victims: Vec<Victim>, now: Millis) {
         for victim in &victims {
             self.apply(Event::EvictSent(victim.pod_uid.clone()), now);
@@ -376,8 +403,20 @@ impl Scheduler {
         }
     }
 
+    /// Counts a decision, with the time that the gang and its pods waited for it.
+    fn count_decided(&self, decision: &Decision, now: Millis) {
+        let is_first = self.world.gang_report(&decision.gang_uid).is_some_and(|report| report.bound as usize == decision.placements.len());
+        let created = self.world.gang_created(&decision.gang_uid).filter(|_| is_first);
+        self.metrics.decided(decision.placements.len(), created.map(|created| since(created, now)));
+        let directory = self.directory.lock();
+        let Some(entry) = directory.gang(&decision.gang_uid) else { return };
+        for member in decision.placements.iter().filter_map(|placement| entry.members.get(&placement.pod_uid)) {
+            self.metrics.pod_decided(since(member.created, now));
+        }
+    }
+
     fn hand_over(&mut self, decision: Decision, now: Millis) {
-        self.metrics.gangs_decided.inc();
+        self.count_decided(&decision, now);
         debug!(gang = %decision.gang.name, namespace = %decision.gang.namespace, pods = decision.placements.len(), "decided");
         let pods: Vec<String> = decision.placements.iter().map(|placement| placement.pod_uid.clone()).collect();
         for uid in &pods {
@@ -469,10 +508,17 @@ impl Scheduler {
         }
     }
 
-    /// Tells what queues use where that changed.
-    fn report_queues(&mut self) {
+    /// Tells what queues use where that changed, and measures them after so many milliseconds.
+    fn report_queues(&mut self, elapsed: Millis) {
         let mut reports = BTreeMap::new();
-        for report in self.world.queue_reports() {
+        let told = self.world.queue_reports();
+        let rows: Vec<QueueRow> = {
+            let directory = self.directory.lock();
+            let display = |name: &str| directory.queue(name).map(|queue| queue.display.clone()).unwrap_or_default();
+            told.iter().map(|report| QueueRow { name: report.name.clone(), display: display(&report.name), share: report.share.clone() }).collect()
+        };
+        self.metrics.queues.show(&rows, elapsed);
+        for report in told {
             if self.queues.get(&report.name) != Some(&report) {
                 self.writer.report_queue(report.clone());
             }
@@ -496,6 +542,11 @@ impl Scheduler {
         };
         self.writer.report(report, &pending);
     }
+}
+
+/// The time from a moment of the API server's clock until now, which may be behind it.
+fn since(moment: Millis, now: Millis) -> Duration {
+    Duration::from_millis(u64::try_from(now.saturating_sub(moment)).unwrap_or(0))
 }
 
 /// True when the gang's latest decision came to nothing.

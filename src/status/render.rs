@@ -87,10 +87,8 @@ fn kai_reason(code: Code) -> &'static str {
 /// Figures of the queue that refused: its limit, or what it deserves.
 fn queue_details(code: Code, block: &QueueBlock) -> Value {
     let amount = |thousandths: i64| match block.resource {
-        "gpu" => json!({"nvidia.com/gpu": quantity("cpu", thousandths)}),
-        "cpu" => json!({"cpu": quantity("cpu", thousandths / 1000)}),
-        // Thousandths of megabytes are kilobytes.
-        _ => json!({"memory": quantity("memory", thousandths.saturating_mul(1000))}),
+        "gpu" => json!({"nvidia.com/gpu": share_quantity("gpu", thousandths)}),
+        resource => json!({resource: share_quantity(resource, thousandths)}),
     };
     let [used, limit, asked] = match code {
         Code::QueueOverQuota => {
@@ -181,7 +179,26 @@ pub(super) fn queue_status(report: &QueueReport) -> Value {
         "allocated": resources(&report.allocated),
         "allocatedNonPreemptible": resources(&report.allocated_non_preemptible),
         "requested": resources(&report.requested),
+        "fairShare": shares(&report.share.fair),
     })
+}
+
+/// GPUs, milli-cores and megabytes in thousandths as quantities; what is nothing is left out.
+fn shares(amounts: &[i64; 3]) -> Value {
+    let names = [("nvidia.com/gpu", "gpu"), ("cpu", "cpu"), ("memory", "memory")];
+    let some = names.iter().zip(amounts).filter(|(_, amount)| **amount != 0);
+    let list: Map<String, Value> = some.map(|((name, kind), amount)| ((*name).to_owned(), share_quantity(kind, *amount))).collect();
+    if list.is_empty() { Value::Null } else { Value::Object(list) }
+}
+
+/// An amount of a resource as queues count it (thousandths of GPUs, milli-cores, megabytes) as a quantity.
+fn share_quantity(resource: &str, thousandths: i64) -> Value {
+    match resource {
+        "gpu" => json!(quantity("cpu", thousandths)),
+        "cpu" => json!(quantity("cpu", thousandths / 1000)),
+        // Thousandths of megabytes are kilobytes.
+        _ => json!(quantity("memory", thousandths.saturating_mul(1000))),
+    }
 }
 
 /// A merge patch that makes the fields of `known` what they are in `ours`: what a map lacks is taken out of it.
@@ -276,6 +293,7 @@ pub(super) fn says_already(existing: &Value, ours: &Value) -> bool {
 mod tests {
     use super::*;
     use berth_engine::facts::ObjectKey;
+    use berth_engine::outcome::QueueShare;
 
     #[test]
     fn unschedulable_only_where_a_node_could_help() {
@@ -371,6 +389,22 @@ mod tests {
         report.allocated.clear();
         report.requested.clear();
         assert_eq!(status(&report)["resourcesStatus"], Value::Null);
+    }
+
+    #[test]
+    fn a_queues_fair_share_is_a_resource_list() {
+        let share = QueueShare { fair: [2_500, 1_500_000, 3_000_000], ..QueueShare::default() };
+        let mut report = QueueReport {
+            name: "q".to_owned(),
+            children: Vec::new(),
+            allocated: Amounts::new(),
+            allocated_non_preemptible: Amounts::new(),
+            requested: Amounts::new(),
+            share,
+        };
+        assert_eq!(queue_status(&report)["fairShare"], json!({"nvidia.com/gpu": "2500m", "cpu": "1500m", "memory": "3000000000"}));
+        report.share.fair = [0; 3];
+        assert_eq!(queue_status(&report)["fairShare"], Value::Null);
     }
 
     #[test]

@@ -470,7 +470,7 @@ mod tests {
         let directory = SharedDirectory::default();
         let facts = QueueFacts { uid: "q".to_owned(), name: "team".to_owned(), ..QueueFacts::default() };
         let status = json!({"allocated": {"nvidia.com/gpu": "8"}, "requested": {"nvidia.com/gpu": "8"}});
-        directory.lock().put_queue(QueueEntry { facts, status });
+        directory.lock().put_queue(QueueEntry { facts, status, display: String::new() });
         let metrics = Arc::new(Metrics::new().expect("metrics"));
         let scribe = Scribe::new(api.client.clone(), Fence::open(), metrics, directory.clone());
         let gpus = |count| Amounts::from([("nvidia.com/gpu".to_owned(), count)]);
@@ -480,6 +480,7 @@ mod tests {
             allocated: gpus(8),
             allocated_non_preemptible: Amounts::new(),
             requested: gpus(8),
+            share: berth_engine::outcome::QueueShare::default(),
         };
         scribe.queue(&report).await;
         assert!(api.asked().is_empty(), "an earlier process wrote this");

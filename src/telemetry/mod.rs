@@ -2,18 +2,38 @@
 //!
 //! Logs carry a constant message and fields, so that they can be counted and searched.
 
+mod queues;
+
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
 };
 use tracing_subscriber::EnvFilter;
+
+pub use queues::QueueRow;
+use queues::QueueMetrics;
 
 /// Seconds: from a fraction of a millisecond (one pass) to minutes (a gang that waits).
 const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// Everything that is measured. Labels have few, fixed values: no object names.
+/// Seconds that work waits: from one (a free cluster) to two weeks.
+const WAITS: &[f64] = &[
+    1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0, 1_209_600.0,
+];
+
+/// KAI Scheduler's milliseconds: 5, doubled up to 2 560.
+const MILLISECONDS: &[f64] = &[5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1_280.0, 2_560.0];
+
+/// KAI Scheduler's labels of a queue.
+pub(super) const QUEUE_LABELS: [&str; 3] = ["queue_name", "queue_metadata_name", "queue_display_name"];
+
+/// KAI Scheduler's name of the one action that places.
+const ALLOCATE: &str = "allocate";
+
+/// Everything that is measured. Labels have few, fixed values: no object names but those of queues that exist.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -53,6 +73,22 @@ pub struct Metrics {
     pub gangs_evicted: IntCounter,
     /// Evictions that ended, by result.
     pub evictions: IntCounterVec,
+    /// What was evicted, by action.
+    evicted: Evicted,
+    /// Queues.
+    pub queues: QueueMetrics,
+    /// Ages of the gangs that wait now, by reason.
+    pending_age: HistogramVec,
+    /// Time from a gang's creation to its first decision, by its size.
+    time_to_place: HistogramVec,
+    /// The last pass, in KAI's words.
+    last_pass: (Gauge, GaugeVec),
+    /// Time from a pod's creation to its decision.
+    task_scheduling: Histogram,
+    /// Time from the decision to the end of the Binding, in KAI's words.
+    task_bind: Histogram,
+    /// Gangs placed, in KAI's words.
+    scheduled: IntCounterVec,
     /// Requests sent to the API server other than reads of watches, by verb.
     pub api_requests: IntCounterVec,
     /// Gangs that wait.
@@ -65,15 +101,22 @@ pub struct Metrics {
     pub status_dropped: IntCounter,
 }
 
+#[derive(Debug)]
+struct Evicted {
+    gangs: IntCounterVec,
+    pods: IntCounterVec,
+    gpu_hours: CounterVec,
+}
+
 /// A metric, as people look it up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its name.
     pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// Its label; empty when it has none.
-    pub label: &'static str,
+    /// Its labels.
+    pub labels: Vec<&'static str>,
     /// What it says.
     pub help: &'static str,
 }
@@ -96,7 +139,7 @@ impl Table {
     }
 
     fn counter(&mut self, name: &'static str, help: &'static str) -> Result<IntCounter, prometheus::Error> {
-        self.put(IntCounter::new(name, help)?, Row { name, kind: "counter", label: "", help })
+        self.put(IntCounter::new(name, help)?, Row { name, kind: "counter", labels: Vec::new(), help })
     }
 
     fn counter_by(
@@ -105,16 +148,48 @@ impl Table {
         help: &'static str,
         label: &'static str,
     ) -> Result<IntCounterVec, prometheus::Error> {
-        self.put(IntCounterVec::new(Opts::new(name, help), &[label])?, Row { name, kind: "counter", label, help })
+        self.put(IntCounterVec::new(Opts::new(name, help), &[label])?, Row { name, kind: "counter", labels: vec![label], help })
     }
 
     fn gauge(&mut self, name: &'static str, help: &'static str) -> Result<IntGauge, prometheus::Error> {
-        self.put(IntGauge::new(name, help)?, Row { name, kind: "gauge", label: "", help })
+        self.put(IntGauge::new(name, help)?, Row { name, kind: "gauge", labels: Vec::new(), help })
     }
 
     fn seconds(&mut self, name: &'static str, help: &'static str) -> Result<Histogram, prometheus::Error> {
         let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
-        self.put(Histogram::with_opts(options)?, Row { name, kind: "histogram", label: "", help })
+        self.put(Histogram::with_opts(options)?, Row { name, kind: "histogram", labels: Vec::new(), help })
+    }
+
+    fn milliseconds(&mut self, name: &'static str, help: &'static str) -> Result<Histogram, prometheus::Error> {
+        let options = HistogramOpts::new(name, help).buckets(MILLISECONDS.to_vec());
+        self.put(Histogram::with_opts(options)?, Row { name, kind: "histogram", labels: Vec::new(), help })
+    }
+
+    fn waits_by(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+    ) -> Result<HistogramVec, prometheus::Error> {
+        let options = HistogramOpts::new(name, help).buckets(WAITS.to_vec());
+        self.put(HistogramVec::new(options, &[label])?, Row { name, kind: "histogram", labels: vec![label], help })
+    }
+
+    fn float_gauge(&mut self, name: &'static str, help: &'static str) -> Result<Gauge, prometheus::Error> {
+        self.put(Gauge::new(name, help)?, Row { name, kind: "gauge", labels: Vec::new(), help })
+    }
+
+    fn gauge_by(&mut self, name: &'static str, help: &'static str, labels: &[&'static str]) -> Result<GaugeVec, prometheus::Error> {
+        self.put(GaugeVec::new(Opts::new(name, help), labels)?, Row { name, kind: "gauge", labels: labels.to_vec(), help })
+    }
+
+    fn float_counter_by(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[&'static str],
+    ) -> Result<CounterVec, prometheus::Error> {
+        self.put(CounterVec::new(Opts::new(name, help), labels)?, Row { name, kind: "counter", labels: labels.to_vec(), help })
     }
 }
 
@@ -140,6 +215,21 @@ impl Metrics {
             gangs_released: t.counter("berth_gangs_released_total", "Gangs released after refused Bindings")?,
             gangs_evicted: t.counter("berth_gangs_evicted_total", "Gangs evicted because they ran below their minimum for too long")?,
             evictions: t.counter_by("berth_evictions_total", "Evictions that ended, by result", "result")?,
+            evicted: Evicted {
+                gangs: t.counter_by("berth_evicted_gangs_total", "Gangs evicted, in whole or in part, by action", "action")?,
+                pods: t.counter_by("kai_pod_group_evicted_pods_total", "Pods evicted, by action; unlike in KAI Scheduler not by gang", "action")?,
+                gpu_hours: t.float_counter_by("berth_evicted_gpu_hours_total", "GPU-hours that evicted pods had run for, by action", &["action"])?,
+            },
+            pending_age: t.waits_by("berth_pending_age_seconds", "Ages of the gangs that wait now, by the code of the reason; a snapshot, not a sum over time", "reason")?,
+            time_to_place: t.waits_by("berth_time_to_place_seconds", "Time from the creation of a gang to the decision for its minimum, by the number of pods in it", "pods")?,
+            last_pass: (
+                t.float_gauge("kai_e2e_scheduling_latency_milliseconds", "Time of the last pass of the engine")?,
+                t.gauge_by("kai_action_scheduling_latency_milliseconds", "Time of the last pass, which is one action", &["action"])?,
+            ),
+            task_scheduling: t.milliseconds("kai_task_scheduling_latency_milliseconds", "Time from the creation of a pod to the decision for it")?,
+            task_bind: t.milliseconds("kai_task_bind_latency_milliseconds", "Time from the decision for a pod to the end of its Binding")?,
+            scheduled: t.counter_by("kai_podgroups_scheduled_by_action", "Placements decided, one a gang, by action", "action")?,
+            queues: QueueMetrics::new(&mut t)?,
             api_requests: t.counter_by("berth_api_requests_total", "Writes and single reads sent to the API server", "verb")?,
             gangs_pending: t.gauge("berth_gangs_pending", "Gangs that wait for a place")?,
             pods: t.gauge("berth_pods", "Pods that ask for this scheduler")?,
@@ -154,14 +244,59 @@ impl Metrics {
         })
     }
 
+    /// A pass took so long.
+    pub fn passed(&self, took: Duration) {
+        self.passes.inc();
+        self.pass_seconds.observe(took.as_secs_f64());
+        let millis = took.as_secs_f64() * 1000.0;
+        self.last_pass.0.set(millis);
+        self.last_pass.1.with_label_values(&[ALLOCATE]).set(millis);
+    }
+
+    /// A placement of so many pods was decided; for the first one of a gang, so long after its creation.
+    pub fn decided(&self, pods: usize, first_after: Option<Duration>) {
+        self.gangs_decided.inc();
+        self.scheduled.with_label_values(&[ALLOCATE]).inc();
+        if let Some(waited) = first_after {
+            self.time_to_place.with_label_values(&[size_class(pods)]).observe(waited.as_secs_f64());
+        }
+    }
+
+    /// A pod was decided so long after its creation.
+    pub fn pod_decided(&self, waited: Duration) {
+        self.task_scheduling.observe(waited.as_secs_f64() * 1000.0);
+    }
+
+    /// A Binding ended so long after its decision.
+    pub fn binding_ended(&self, took: Duration) {
+        self.binding_seconds.observe(took.as_secs_f64());
+        self.task_bind.observe(took.as_secs_f64() * 1000.0);
+    }
+
+    /// Pods of one gang are evicted by this action, which had run for so many GPU-hours together.
+    pub fn evicted(&self, action: &str, pods: usize, gpu_hours: f64) {
+        self.evicted.gangs.with_label_values(&[action]).inc();
+        self.evicted.pods.with_label_values(&[action]).inc_by(pods as u64);
+        self.evicted.gpu_hours.with_label_values(&[action]).inc_by(gpu_hours.max(0.0));
+    }
+
+    /// All gangs that wait now: the code of the reason, and for how long.
+    pub fn pending(&self, waits: &[(&str, Duration)]) {
+        self.gangs_pending.set(i64::try_from(waits.len()).unwrap_or(i64::MAX));
+        self.pending_age.reset();
+        for (reason, age) in waits {
+            self.pending_age.with_label_values(&[reason]).observe(age.as_secs_f64());
+        }
+    }
+
     /// Every metric as a table in Markdown: docs/metrics.md.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = "# Metrics\n\nServed at `/metrics` on `--listen-address`. This page is made by `berth generate metrics-docs`.\n\n\
-            | name | type | label | what it says |\n|---|---|---|---|\n"
+            | name | type | labels | what it says |\n|---|---|---|---|\n"
             .to_owned();
-        for Row { name, kind, label, help } in &self.rows {
-            text.push_str(&format!("| `{name}` | {kind} | {label} | {help} |\n"));
+        for Row { name, kind, labels, help } in &self.rows {
+            text.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
         }
         text.push_str("\nOn Linux also the customary `process_*`: memory, processor time, open files, start.\n");
         text
@@ -172,6 +307,17 @@ impl Metrics {
         let mut buffer = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut buffer)?;
         Ok(String::from_utf8_lossy(&buffer).into_owned())
+    }
+}
+
+/// Gangs of a like number of pods.
+fn size_class(pods: usize) -> &'static str {
+    match pods {
+        0 | 1 => "1",
+        2..=8 => "2-8",
+        9..=64 => "9-64",
+        65..=512 => "65-512",
+        _ => "513+",
     }
 }
 
@@ -221,8 +367,34 @@ mod tests {
         let text = metrics.render().expect("renders");
         assert!(text.contains("berth_events_total 1"));
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            assert!(line.starts_with("berth_") || line.starts_with("process_"), "{line}");
+            assert!(["berth_", "kai_", "process_"].iter().any(|prefix| line.starts_with(prefix)), "{line}");
         }
+    }
+
+    #[test]
+    fn what_waits_now_is_a_snapshot() {
+        let metrics = Metrics::new().expect("the table is consistent");
+        let hour = Duration::from_secs(3_600);
+        metrics.pending(&[("NotEnoughRoom", hour), ("NotEnoughRoom", hour * 30), ("QueueNotFound", hour)]);
+        metrics.pending(&[("NotEnoughRoom", hour * 2)]);
+        metrics.decided(4, Some(Duration::from_secs(70)));
+        metrics.decided(4, None);
+        metrics.evicted("stalegangeviction", 8, 2.5);
+        let text = metrics.render().expect("renders");
+        for line in [
+            "berth_gangs_pending 1",
+            "berth_pending_age_seconds_count{reason=\"NotEnoughRoom\"} 1",
+            "berth_pending_age_seconds_sum{reason=\"NotEnoughRoom\"} 7200",
+            "berth_time_to_place_seconds_count{pods=\"2-8\"} 1",
+            "berth_time_to_place_seconds_bucket{pods=\"2-8\",le=\"60\"} 0",
+            "kai_podgroups_scheduled_by_action{action=\"allocate\"} 2",
+            "kai_pod_group_evicted_pods_total{action=\"stalegangeviction\"} 8",
+            "berth_evicted_gangs_total{action=\"stalegangeviction\"} 1",
+            "berth_evicted_gpu_hours_total{action=\"stalegangeviction\"} 2.5",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no {line} in {text}");
+        }
+        assert!(!text.contains("QueueNotFound"), "a reason that nobody waits for any more stays");
     }
 
     #[test]

@@ -160,6 +160,108 @@ fn a_moved_gang_and_a_moved_queue_are_counted_where_they_are_now() {
     assert_eq!(books(&lab), books(&anew));
 }
 
+#[test]
+fn the_line_goes_as_the_passes_would() {
+    let mut lab = Lab::new("b/r1: a");
+    lab.busy("a", 8);
+    lab.send(queue("one", None, 0, 1));
+    lab.send(queue("two", None, 0, 1));
+    for n in 0..3 {
+        submit(&mut lab, "one", n, 1, true);
+    }
+    submit(&mut lab, "two", 0, 2, true);
+    lab.pass();
+    let line = crate::schedule::line(&mut lab.world, &lab.policy, 0);
+    let names: Vec<&str> = line.iter().map(|turn| turn.uid.as_str()).collect();
+    assert_eq!(names, ["gang-one-0", "gang-two-0", "gang-one-1", "gang-one-2"], "who has less comes first");
+    assert_eq!(line[1].waiting[0], 2_000);
+    let reports = lab.world.queue_reports();
+    let share = |name: &str| reports.iter().find(|report| report.name == name).unwrap().share.clone();
+    assert_eq!((share("one").unplaceable[0], share("two").unplaceable[0]), (3_000, 2_000));
+    assert_eq!((share("one").requested[0], share("one").fair[0]), (3_000, 0), "there is nothing to divide");
+}
+
+/// A random tree: each queue's parent comes before it; quota, weight, priority, and what a leaf asks for.
+fn tree() -> impl Strategy<Value = Vec<(usize, i64, i64, i64, usize)>> {
+    prop::collection::vec((0..100usize, 0..6i64, 0..4i64, 0..2i64, 0..9usize), 1..9)
+}
+
+/// The tree as queues with work, on so many GPUs; the names of the leaves.
+fn plant(lab: &mut Lab, rows: &[(usize, i64, i64, i64, usize)]) -> Vec<String> {
+    let parent = |at: usize| (at > 0 && !rows[at].0.is_multiple_of(3)).then(|| rows[at].0 % at);
+    let leaf = |at: usize| (0..rows.len()).all(|other| parent(other) != Some(at));
+    for (at, (_, quota, weight, priority, _)) in rows.iter().enumerate() {
+        let above = parent(at).map(|above| format!("q{above}"));
+        let Event::QueueUpsert(facts) = queue(&format!("q{at}"), above.as_deref(), *quota, *weight) else { continue };
+        lab.send(Event::QueueUpsert(QueueFacts { priority: *priority, ..facts }));
+    }
+    let leaves: Vec<usize> = (0..rows.len()).filter(|at| leaf(*at)).collect();
+    for at in &leaves {
+        for n in 0..rows[*at].4 {
+            submit(lab, &format!("q{at}"), n, 1, true);
+        }
+    }
+    leaves.into_iter().map(|at| format!("q{at}")).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// What is divided in a tree is what there is: children have their parent's share, and somebody goes short only where
+    /// nothing is left, but for quotas, which are not cut.
+    #[test]
+    fn shares_of_a_tree_sum_to_what_there_is(rows in tree()) {
+        let mut lab = Lab::new("b/r1: a b");
+        plant(&mut lab, &rows);
+        lab.pass();
+        let standings = lab.world.standings();
+        let mut groups = vec![(standings.total[0], standings.roots.clone())];
+        while let Some((total, siblings)) = groups.pop() {
+            let each = siblings.iter().map(|at| &standings.queues[*at]);
+            let sum: i64 = each.clone().map(|queue| queue.fair[0]).sum();
+            let deserved = |queue: &crate::world::shares::Standing| queue.amounts[0].quota_millis.unwrap_or(i64::MAX).min(queue.requested[0]);
+            let promised: i64 = each.clone().map(deserved).sum();
+            prop_assert!(sum <= total.max(promised));
+            for queue in each.clone() {
+                prop_assert!(deserved(queue) <= queue.fair[0] && queue.fair[0] <= queue.requested[0]);
+            }
+            if each.clone().any(|queue| queue.amounts[0].weight_millis > 0 && queue.fair[0] < queue.requested[0]) {
+                prop_assert_eq!(sum, total.max(promised));
+            }
+            for at in siblings {
+                let children = standings.queues[at].children.clone();
+                if !children.is_empty() {
+                    groups.push((standings.queues[at].fair[0], children));
+                }
+            }
+        }
+    }
+
+    /// A larger weight lowers the share of no queue on the way from the top to it, nor of any below it.
+    #[test]
+    fn a_larger_weight_in_a_tree_never_lowers_a_share(rows in tree(), at in 0..9usize, more in 1..4i64) {
+        let at = at % rows.len();
+        let fair = |rows: &[(usize, i64, i64, i64, usize)]| {
+            let mut lab = Lab::new("b/r1: a b");
+            plant(&mut lab, rows);
+            lab.pass();
+            let standings = lab.world.standings();
+            let share = |name: &str| standings.queues[standings.by_name[name]].fair[0];
+            (share(&format!("q{at}")), standings)
+        };
+        let mut heavier = rows.clone();
+        heavier[at].2 += more;
+        let ((before, old), (after, new)) = (fair(&rows), fair(&heavier));
+        prop_assert!(before <= after);
+        let index = old.by_name[&format!("q{at}")];
+        let mut above = old.queues[index].parent;
+        while let Some(queue) = above {
+            prop_assert_eq!(old.queues[queue].fair[0], new.queues[queue].fair[0], "its siblings pay for it, nobody above");
+            above = old.queues[queue].parent;
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::facts::ObjectKey;
+use crate::facts::{Millis, ObjectKey};
 use crate::ids::{GangIdx, NodeIdx, TreeIdx};
 use crate::outcome::{DomainPath, GangReport, GangState, PodState};
 use crate::place::Solver;
@@ -29,14 +29,18 @@ impl World {
         self.gang_by_uid.get(uid).and_then(|idx| self.gangs[idx.at()].as_ref())
     }
 
-    fn report(&self, idx: GangIdx) -> Option<GangReport> {
+    /// State of a gang.
+    pub(crate) fn state_of(&self, idx: GangIdx) -> Option<GangState> {
         let gang = self.gangs[idx.at()].as_ref()?;
-        let members: Vec<&Pod> = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).collect();
-        let is_done = !members.is_empty() && members.iter().all(|pod| pod.over() && !pod.evicting);
-        let pods: Vec<&Pod> = members.into_iter().filter(|pod| pod.live()).collect();
-        let bound = pods.iter().filter(|pod| pod.node.is_some()).count() as u32;
+        let mut members = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).peekable();
+        let some = members.peek().is_some();
+        let (mut is_done, mut bound) = (some, 0);
+        for pod in members {
+            is_done &= pod.over() && !pod.evicting;
+            bound += u32::from(pod.live() && pod.node.is_some());
+        }
         let satisfied = reached(gang, 0, &self.standing(gang).placed);
-        let state = if is_done {
+        Some(if is_done {
             GangState::Done
         } else if satisfied && (bound > 0 || gang_min(gang, 0) == 0) {
             GangState::Placed
@@ -44,7 +48,14 @@ impl World {
             GangState::Partial
         } else {
             GangState::Pending
-        };
+        })
+    }
+
+    fn report(&self, idx: GangIdx) -> Option<GangReport> {
+        let gang = self.gangs[idx.at()].as_ref()?;
+        let state = self.state_of(idx)?;
+        let pods: Vec<&Pod> = self.gang_pods(&gang.facts.key).map(|(_, pod)| pod).filter(|pod| pod.live()).collect();
+        let bound = pods.iter().filter(|pod| pod.node.is_some()).count() as u32;
         Some(GangReport {
             uid: gang.facts.uid.clone(),
             key: gang.facts.key.clone(),
@@ -68,6 +79,19 @@ impl World {
     /// The gang of a pod.
     pub(crate) fn gang_idx_of(&self, pod: &crate::facts::PodFacts) -> Option<GangIdx> {
         self.gang_by_key.get(&crate::world::apply::gang_key(pod)?).copied()
+    }
+
+    /// When a gang was created.
+    #[must_use]
+    pub fn gang_created(&self, uid: &str) -> Option<Millis> {
+        Some(self.gang_by_uid(uid)?.facts.created)
+    }
+
+    /// GPUs that a pod asks for, in thousandths.
+    #[must_use]
+    pub fn gpu_millis_of_pod(&self, uid: &str) -> i64 {
+        let pod = self.pod_by_uid.get(uid).and_then(|pod| self.pods[pod.at()].as_ref());
+        pod.map_or(0, |pod| self.charge_of(&pod.requests)[0])
     }
 
     /// State of a pod by UID, with its node's name.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::Amounts;
 use crate::fit::volumes::driver_of;
-use crate::outcome::QueueReport;
+use crate::outcome::{GangState, QueueReport, QueueShare};
 use crate::world::World;
 use crate::world::model::Gang;
 
@@ -58,6 +58,7 @@ impl World {
                 }
             }
         }
+        let mut shares = self.queue_shares();
         let mut children: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for queue in self.queues.values() {
             if let Some(parent) = &queue.parent {
@@ -72,9 +73,59 @@ impl World {
                 allocated: self.amounts_of(&allocated),
                 allocated_non_preemptible: self.amounts_of(&held),
                 requested: self.amounts_of(&requested),
+                share: shares.remove(name).unwrap_or_default(),
             }
         };
         self.queues.keys().map(report).collect()
+    }
+}
+
+impl World {
+    /// How every queue stands, by name.
+    fn queue_shares(&self) -> BTreeMap<String, QueueShare> {
+        let mut standings = self.standings();
+        let unplaceable = self.unplaceable();
+        // The same way up the tree as everything else that is charged.
+        let mut below = standings.clone();
+        below.follow(&unplaceable);
+        standings.queues.iter_mut().zip(below.queues).map(|(queue, below)| {
+            let share = QueueShare {
+                parent: self.queues.get(&queue.name).and_then(|facts| facts.parent.clone()),
+                priority: queue.priority,
+                quota: queue.amounts.map(|amount| amount.quota_millis),
+                limit: queue.amounts.map(|amount| amount.limit_millis),
+                weight: queue.amounts.map(|amount| amount.weight_millis),
+                fair: queue.fair,
+                allocated: queue.allocated,
+                requested: queue.requested,
+                unplaceable: below.allocated,
+            };
+            (std::mem::take(&mut queue.name), share)
+        }).collect()
+    }
+
+    /// What gangs ask for, by their queue, that found no place for their minimum.
+    fn unplaceable(&self) -> BTreeMap<String, [i64; 6]> {
+        let mut sums: BTreeMap<String, [i64; 6]> = BTreeMap::new();
+        for idx in &self.waiting {
+            let Some(gang) = self.gangs[idx.at()].as_ref() else { continue };
+            let found_none = gang.reasons.first().is_some_and(|reason| reason.code.new_node_could_help());
+            if !found_none || matches!(self.state_of(*idx), Some(GangState::Placed | GangState::Done) | None) {
+                continue;
+            }
+            let sum = sums.entry(gang.facts.queue.clone()).or_default();
+            for (sum, amount) in sum.iter_mut().zip(self.waiting_of(gang)) {
+                *sum = sum.saturating_add(amount);
+            }
+        }
+        sums
+    }
+
+    /// What the pods of a gang ask for that have no node.
+    pub(crate) fn waiting_of(&self, gang: &Gang) -> [i64; 3] {
+        let charge = |row: &[i64]| self.charge_of(&row.iter().copied().enumerate().collect::<Vec<_>>());
+        let (all, on_nodes) = (charge(&gang.usage.requested), charge(&gang.usage.allocated));
+        [0, 1, 2].map(|slot| i64::max(0, all[slot] - on_nodes[slot]))
     }
 }
 
