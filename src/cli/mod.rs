@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use berth_engine::policy::Objective;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub mod generate;
@@ -44,6 +46,12 @@ enum Command {
 pub enum Compat {
     /// Those of KAI Scheduler: docs/compat.md lists every difference.
     Kai,
+}
+
+/// Reads the name of an objective.
+pub fn objective() -> impl TypedValueParser<Value = Objective> {
+    PossibleValuesParser::new(Objective::ALL.map(Objective::name))
+        .try_map(|name| Objective::named(&name).ok_or_else(Objective::allowed))
 }
 
 /// Runs the command that the process was started with.

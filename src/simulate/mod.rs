@@ -10,7 +10,7 @@ pub mod result;
 pub mod scenario;
 mod yaml;
 
-use berth_engine::policy::Policy;
+use berth_engine::policy::{Objective, Policy};
 
 /// Choices of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Options {
     pub scheduler_name: String,
     /// Topology of gangs that name none.
     pub default_topology: Option<String>,
+    /// Objective of gangs that name none.
+    pub objective: Objective,
     /// Turn every deliberate difference from KAI Scheduler off.
     pub compat_kai: bool,
 }
@@ -30,6 +32,7 @@ impl Options {
         Self {
             scheduler_name: "kai-scheduler".to_owned(),
             default_topology: None,
+            objective: Objective::Kai,
             compat_kai: false,
         }
     }
@@ -37,6 +40,7 @@ impl Options {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             default_topology: self.default_topology.clone(),
+            objective: self.objective,
             compat_kai: self.compat_kai,
             ..Policy::standard()
         }
