@@ -387,6 +387,8 @@ pub struct GangFacts {
     pub constraint: ConstraintFacts,
     /// How long it may run below its minimum before it is evicted; negative is for ever, `None` the operator's choice.
     pub staleness_grace_millis: Option<Millis>,
+    /// Since when it runs below its minimum, as an earlier process wrote it down; counts until the gang was looked at.
+    pub stale_since: Option<Millis>,
     /// What the best placement of it is; `None`: the operator's choice.
     pub objective: Option<Objective>,
     /// How its parts are called.
