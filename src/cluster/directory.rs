@@ -69,6 +69,8 @@ pub struct Entry {
     pub promised: Option<String>,
     /// Node pool of the PodGroup; empty is the default one.
     pub node_pool: String,
+    /// Since when it is stale, as its PodGroup says.
+    pub stale_note: Option<String>,
     /// The PodGang of Grove that it is, in the namespace of its PodGroup.
     pub pod_gang: Option<String>,
     /// Its pods by UID.

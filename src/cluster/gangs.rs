@@ -258,6 +258,15 @@ impl Store {
     }
 
     fn facts_of(&self, key: &ObjectKey, gang: &Gang) -> Result<GangFacts, Bad> {
+        let mut facts = self.described(key, gang)?;
+        // What was written down counts at the start; later the engine knows better, and it is its own word that comes back.
+        if self.synced {
+            facts.stale_since = gang.told.as_ref().and_then(|told| told.stale_since);
+        }
+        Ok(facts)
+    }
+
+    fn described(&self, key: &ObjectKey, gang: &Gang) -> Result<GangFacts, Bad> {
         let Some((_, group)) = &gang.derived else {
             return match &gang.object {
                 Some((object, _)) => Ok(convert::gang_facts(object, "", &self.priorities)?),
@@ -324,6 +333,8 @@ impl Store {
         entry.promised = annotations.and_then(|all| all.get(keys::PROMISED)).cloned();
         entry.node_pool = labels.and_then(|labels| labels.get(keys::NODE_POOL)).cloned().unwrap_or_default();
         entry.pod_gang = gang.group().and_then(|group| group.pod_gang.clone());
+        let notes = gang.object.as_ref().and_then(|(object, _)| object.metadata.annotations.as_ref());
+        entry.stale_note = notes.and_then(|notes| notes.get(keys::STALE_TIMESTAMP)).cloned();
         entry.status = gang.object.as_ref().map_or(Value::Null, |(_, status)| status.clone());
         if entry.members.len() != gang.members.len() {
             let pods = gang.members.iter().filter_map(|uid| Some((uid.clone(), member(self.pods.get(uid)?))));

@@ -118,7 +118,7 @@ pub struct Store {
     nominated: BTreeSet<String>,
     /// Names of everything that any node has.
     resources: BTreeSet<String>,
-    synced: bool,
+    pub(super) synced: bool,
     pub(super) directory: SharedDirectory,
     pub(super) effects: Vec<Effect>,
     pub(super) now: Millis,

@@ -602,6 +602,33 @@ fn a_job_set_that_starts_again_asks_for_its_first_jobs_again() {
     assert_eq!(leaves(&effects), [1, 0]);
 }
 
+#[test]
+fn since_when_a_gang_is_stale_is_read_at_the_start_only() {
+    let noted = json!({"kai.scheduler/stale-podgroup-timestamp": "1970-01-01T00:00:02Z"});
+    let group = |annotations: &Value| {
+        json!({
+            "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+            "metadata": {"name": "pg-train-job-1", "namespace": "ns", "uid": "group-1", "annotations": annotations},
+            "spec": {"queue": "q", "minMember": 2},
+        })
+    };
+    let kind = Gvk::new("scheduling.run.ai", "v2alpha2", "PodGroup");
+    let since = |effects: &[Effect]| gangs(effects).pop().and_then(|facts| facts.stale_since);
+    let mut store = store();
+    // The pod and its owner come first, the PodGroup after them.
+    for gvk in base_kinds().into_iter().filter(|gvk| !["Pod", "PodGroup"].contains(&gvk.kind.as_str())) {
+        store.apply(Change::ListEnded(gvk), 1_000);
+    }
+    list(&mut store, &pod_kind(), pod("a", Some("n")));
+    list(&mut store, &job_kind(), job("2"));
+    let effects = list(&mut store, &kind, group(&noted));
+    assert_eq!((since(&effects), effects.contains(&Effect::Engine(Event::Synced))), (Some(2_000), true));
+    // What is written from now on is the engine's own word.
+    let effects = apply(&mut store, kind.clone(), group(&json!({"kai.scheduler/stale-podgroup-timestamp": "1970-01-01T00:00:09Z"})));
+    assert!(gangs(&effects).is_empty(), "{effects:?}");
+    assert!(gangs(&apply(&mut store, kind, group(&json!({})))).is_empty());
+}
+
 /// An object below an owner of the given kind, name and UID.
 fn below(mut object: Value, owner: [&str; 4]) -> Value {
     let [api_version, kind, name, uid] = owner;

@@ -399,6 +399,8 @@ pub struct GangFacts {
     pub preemption_delay_millis: Millis,
     /// Places that were promised to its pods (node by pod name), as written down by an earlier process.
     pub promised: BTreeMap<String, String>,
+    /// Since when it runs below its minimum, as an earlier process wrote it down; counts until the gang was looked at.
+    pub stale_since: Option<Millis>,
     /// What the best placement of it is; `None`: the operator's choice.
     pub objective: Option<Objective>,
     /// How its parts are called.

@@ -1,6 +1,7 @@
 //! The requests of the status writer, one function per kind of write, and what their failures mean.
 
 mod pod_gangs;
+mod stale_note;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,7 +152,7 @@ impl Scribe {
         // Without its object there is nothing to write on; it is on its way.
         let Some(object_uid) = object_uid else { return End::Again };
         self.warnings(report, &object_uid).await;
-        if self.placement_score(report).await == End::Again {
+        if self.placement_score(report).await == End::Again || self.stale_note(report, &object_uid).await == End::Again {
             return End::Again;
         }
         let (known, at) = match self.last(&object_uid) {

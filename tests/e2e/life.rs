@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::pod_group::PodGroup;
 use berth_harness::{NodeSpec, wait_for};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Node};
@@ -101,6 +102,16 @@ async fn a_stale_gang_is_evicted_whole_and_a_finishing_one_is_not() {
     rig.pods().delete(lost, &DeleteParams::default()).await.unwrap();
     let told = rig.told("StaleJob", "PodGroup", 1).await;
     assert!(told.iter().all(|name| name.starts_with("pg-half-")), "{told:?}");
+    let moment = |groups: Vec<PodGroup>| {
+        let half = groups.into_iter().find(|group| group.metadata.name.as_deref().is_some_and(|name| name.starts_with("pg-half-")));
+        half.and_then(|group| group.metadata.annotations?.remove("kai.scheduler/stale-podgroup-timestamp"))
+    };
+    wait_for("the moment to be written down", SOON, || async {
+        let groups = rig.pod_groups().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        Ok::<_, String>(moment(groups))
+    })
+    .await
+    .unwrap();
     let old = |index: u32| half.keys().find(|pod| pod.starts_with(&format!("half-{index}-"))).unwrap();
     rig.gone("what no budget keeps to be evicted", old(2)).await;
     rig.told("Evict", "PodGroup", 1).await;
@@ -116,6 +127,12 @@ async fn a_stale_gang_is_evicted_whole_and_a_finishing_one_is_not() {
     }
     let again = rig.bound("half-", 3, SOON * 2).await;
     assert!(again.keys().all(|pod| !half.contains_key(pod)), "{again:?}");
+    wait_for("what was written down to be taken away", SOON, || async {
+        let groups = rig.pod_groups().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        moment(groups).map_or(Ok(Some(())), Err)
+    })
+    .await
+    .unwrap();
     assert_eq!(rig.alive("done-").await, rest, "a gang with a success is not stale");
     let metrics = rig.http("/metrics").await;
     assert!(metrics.contains("berth_evictions_total{result=\"accepted\"} 2"), "{metrics}");

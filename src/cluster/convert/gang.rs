@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
-use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
+use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFacts, Millis, ObjectKey, Problem, ProblemCode, SubgroupFacts};
 use berth_engine::policy::Objective;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{FieldError, automatic, Priorities, Result, created_millis, object_name, required_name, shape_facts, uid_of};
@@ -52,6 +53,7 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
         if let Some(queue) = &object.spec.queue {
             facts.queue.clone_from(queue);
         }
+        facts.stale_since = stale_since(object);
         if facts.constraint == ConstraintFacts::default() && !has_derived_constraint(object) {
             facts.constraint = constraint(object.spec.topology_constraint.as_ref());
         }
@@ -219,6 +221,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         priority,
         preemptible,
         created: created_millis(&group.metadata),
+        stale_since: stale_since(group),
         min_member: count("spec.minMember", spec.min_member)?,
         min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
         constraint: constraint(spec.topology_constraint.as_ref()),
@@ -254,6 +257,12 @@ pub fn write_promise(places: &BTreeMap<String, String>) -> Option<String> {
         by_node.entry(node).or_default().push(pod);
     }
     (!by_node.is_empty()).then(|| json!(by_node).to_string())
+}
+
+/// Since when a PodGroup runs below its minimum, as Berth or KAI Scheduler wrote it down.
+fn stale_since(group: &PodGroup) -> Option<Millis> {
+    let text = group.metadata.annotations.as_ref()?.get(keys::STALE_TIMESTAMP)?;
+    text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
 
 fn count(field: &str, value: Option<i32>) -> std::result::Result<Option<u32>, FieldError> {

@@ -106,6 +106,41 @@ fn completed_in_the_pass_in_which_its_time_is_over_it_stays() {
 }
 
 #[test]
+fn the_grace_period_goes_on_where_an_earlier_process_left_it() {
+    // Of three pods two run, and no mark says that they were decided together: another scheduler wrote the moment down.
+    let begin = |since: Option<Millis>, now: Millis| {
+        let mut lab = Lab::new("r1: a b c");
+        lab.now = now;
+        lab.send(Event::GangUpsert(GangFacts { stale_since: since, ..Lab::gang_facts("g", 3, ConstraintFacts::default()) }));
+        for (index, node) in [(0, "a"), (1, "b")] {
+            let facts = Lab::pod_facts("g", None, index, 8);
+            lab.send(Event::PodUpsert(PodFacts { node: Some(node.to_owned()), phase: PodPhase::Running, ..facts }));
+        }
+        lab.pass();
+        lab
+    };
+    let mut lab = begin(Some(1_000), 60_000);
+    assert_eq!(lab.report("g").stale.map(|stale| stale.since), Some(1_000));
+    lab.now = 60_999;
+    assert!(lab.evicted().is_empty());
+    // Looking at it again changes nothing.
+    lab.send(Event::GangUpsert(GangFacts { priority: 1, ..Lab::gang_facts("g", 3, ConstraintFacts::default()) }));
+    lab.now = 61_000;
+    assert_eq!(lab.evicted(), ["g-0", "g-1"]);
+    // Nothing written down, or a moment to come, says nothing.
+    assert_eq!(begin(None, 60_000).report("g").stale, None);
+    assert_eq!(begin(Some(70_000), 60_000).report("g").stale, None);
+    // Once it is whole, what was written down is over.
+    let mut lab = begin(Some(1_000), 2_000);
+    lab.send(Event::PodUpsert(Lab::pod_facts("g", None, 2, 8)));
+    lab.bound_pass();
+    lab.now = 5_000;
+    lab.lose(&["g-2"]);
+    lab.pass();
+    assert_eq!(lab.report("g").stale.map(|stale| stale.since), Some(5_000));
+}
+
+#[test]
 fn finishing_gangs_are_not_stale() {
     let mut lab = Lab::new("r1: a b c");
     lab.gang("g", 3, 8, "rack", "");

@@ -594,7 +594,7 @@ impl World {
 
 /// The same gang, apart from what an earlier process wrote of its places.
 fn is_same(known: &GangFacts, told: &GangFacts) -> bool {
-    *known == GangFacts { promised: known.promised.clone(), ..told.clone() }
+    *known == GangFacts { promised: known.promised.clone(), stale_since: known.stale_since, ..told.clone() }
 }
 
 fn same_but_allocatable(a: &NodeFacts, b: &NodeFacts) -> bool {

@@ -24,6 +24,10 @@ pub(crate) struct Life {
     filled: Vec<u32>,
     /// A member has succeeded: the gang is finishing, and never stale.
     succeeded: bool,
+    /// It was looked at before: what an earlier process wrote down of it is history.
+    begun: bool,
+    /// Below its minimum since this moment, as an earlier process wrote down, who had seen it whole.
+    noted: Option<Millis>,
     /// Below its minimum since this moment, after it had it.
     pub(crate) stale_since: Option<Millis>,
     /// Its pods are being evicted since this moment.
@@ -39,6 +43,7 @@ impl Life {
     pub(super) fn in_tree(mut self, before: &[Sub], after: &[Sub]) -> Self {
         if before.iter().map(|sub| &sub.name).ne(after.iter().map(|sub| &sub.name)) {
             let known: BTreeMap<&str, u32> = before.iter().map(|sub| sub.name.as_str()).zip(self.filled).collect();
+            self.noted = None;
             self.filled = after.iter().map(|sub| known.get(sub.name.as_str()).copied().unwrap_or(0)).collect();
         }
         self
@@ -207,23 +212,27 @@ fn review(gang: &mut Gang, standing: &Standing, now: Millis) {
     }
     let is_whole = reached(gang, 0, &standing.placed);
     let life = &mut gang.life;
+    if !std::mem::replace(&mut life.begun, true) {
+        life.noted = gang.facts.stale_since.filter(|since| *since <= now);
+    }
     life.succeeded |= standing.succeeded;
     life.filled.resize(gang.subs.len(), 0);
     for (filled, confirmed) in life.filled.iter_mut().zip(&standing.confirmed) {
         *filled = if is_whole { *confirmed } else { (*confirmed).max(*filled) };
     }
     if is_whole {
-        life.stale_since = None;
+        (life.stale_since, life.noted) = (None, None);
         if !life.preempted {
             life.evicted_at = None;
         }
         return;
     }
     // What a decision placed together tells a new process of a gang that it never saw whole.
-    let was_whole = reached(gang, 0, &gang.life.filled) || super::report::gang_min(gang, 0) <= standing.decided;
+    let noted = gang.life.noted;
+    let was_whole = noted.is_some() || reached(gang, 0, &gang.life.filled) || super::report::gang_min(gang, 0) <= standing.decided;
     let has_mistakes = !gang.problems.is_empty() || !gang.facts.problems.is_empty();
     let is_stale = was_whole && !gang.life.succeeded && !has_mistakes;
-    gang.life.stale_since = is_stale.then(|| gang.life.stale_since.unwrap_or(now));
+    gang.life.stale_since = is_stale.then(|| gang.life.stale_since.or(noted).unwrap_or(now));
 }
 
 /// Whether a subgroup has its minimum, with so many pods in each leaf.
