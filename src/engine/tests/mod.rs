@@ -9,6 +9,7 @@ mod legal;
 mod life;
 mod oracle;
 mod quality;
+mod reclaim;
 mod queues;
 mod rules;
 mod shares;
