@@ -176,6 +176,47 @@ fn waiting_gangs() {
     }
 }
 
+/// Queues `a` and `b` that deserve so many GPUs, and a cluster full of `a`'s single-GPU work.
+fn taken(racks: usize, nodes: usize, quotas: [i64; 2]) -> World {
+    let mut world = cluster(&["rack"], &[racks, nodes]);
+    for (name, quota) in ["a", "b"].into_iter().zip(quotas) {
+        let gpu = QueueAmount { quota_millis: Some(quota * 1000), limit_millis: None, weight_millis: 1000 };
+        world.apply(Event::QueueUpsert(QueueFacts { gpu, ..queue(name.to_owned(), None) }), 0).unwrap();
+    }
+    for n in 0..racks * nodes * 8 {
+        let name = format!("a{n:05}");
+        submit_to(&mut world, "a", &name, 1, 1, None, None);
+        let running = PodFacts { node: Some(format!("n{:05}", n / 8)), phase: PodPhase::Running, ..pod(&name, 0, 1) };
+        world.apply(Event::PodUpsert(running), 0).unwrap();
+    }
+    world
+}
+
+/// Gangs that have others evicted.
+fn evictions() {
+    let evict = |name: &str, mut world: World| {
+        let before = peak_memory_mib();
+        let start = Instant::now();
+        let outcome = schedule(&mut world, &Policy::standard(), 60_000);
+        let time = start.elapsed();
+        let victims: usize = outcome.evictions.iter().map(|eviction| eviction.pods.len()).sum();
+        let more = peak_memory_mib() - before;
+        println!("{name}: {victims} evictions in {:.1} ms, {more} MiB more at the peak", time.as_secs_f64() * 1e3);
+    };
+    let gang = |pods: usize| {
+        let mut world = taken(50, 20, [4000, 4000]);
+        submit_to(&mut world, "b", "gang", pods, 8, Some("rack"), None);
+        world
+    };
+    evict("reclaim a required rack of 160 GPUs, 1 000 nodes full of single-GPU work", gang(20));
+    evict("the same for a gang that no rack can hold", gang(21));
+    let mut world = taken(25, 20, [0, 4000]);
+    for n in 0..4000 {
+        submit_to(&mut world, "b", &format!("b{n:05}"), 1, 1, None, None);
+    }
+    evict("4 000 single-GPU reclaims, 500 nodes", world);
+}
+
 fn peak_memory_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or("");
@@ -256,6 +297,10 @@ fn main() {
         rules(true);
         return;
     }
+    if std::env::args().any(|arg| arg == "evictions") {
+        evictions();
+        return;
+    }
     measure("1 000 gangs of 4, required rack, 5 000 nodes in 50 racks", 5000, || {
         let mut world = cluster(&["rack"], &[50, 100]);
         for n in 0..1000 {
@@ -301,6 +346,7 @@ fn main() {
         start.elapsed().as_secs_f64() * 1e3
     );
     waiting_gangs();
+    evictions();
     rules(false);
     rules(true);
 }

@@ -90,6 +90,8 @@ struct Pass<'a> {
     unhelped: preempt::Unhelped,
     /// How queues stand, once that was asked.
     balance: Option<preempt::Balance>,
+    /// Who may be evicted, once that was asked.
+    fields: preempt::Fields,
     /// Whether pods may be evicted for a gang that fails.
     hunts: bool,
     /// Decisions taken before the oldest verdict that the current attempt used.
@@ -98,7 +100,7 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(world: &'a mut World, policy: &'a Policy, now: Millis, outcome: &'a mut Outcome, hunts: bool) -> Self {
-        Self { world, policy, now, outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, hunts, as_of: 0 }
+        Self { world, policy, now, outcome, failed: BTreeMap::new(), unhelped: BTreeSet::new(), balance: None, fields: BTreeMap::new(), hunts, as_of: 0 }
     }
 
     fn run(&mut self, woken: BTreeSet<GangIdx>) {
@@ -122,7 +124,7 @@ impl<'a> Pass<'a> {
             self.failed.clear();
             for (key, seen) in &mut tried {
                 let now = self.outcome.turn();
-                if *seen < now && self.world.waiting.contains(&key.gang) {
+                if *seen < now && self.world.waiting.contains(&key.gang) && !self.waits_for_room(key.gang) {
                     self.as_of = usize::MAX;
                     if self.attempt(key) {
                         self.place_surplus(key.gang);
@@ -154,6 +156,11 @@ impl<'a> Pass<'a> {
             debug_assert_eq!(n_decisions, self.outcome.turn(), "a gang slept though it fits");
             self.world.park(gang, self.now);
         }
+    }
+
+    /// Room is kept for the gang: more of that is not to be had in this pass.
+    fn waits_for_room(&self, idx: GangIdx) -> bool {
+        self.world.gangs[idx.at()].as_ref().is_some_and(|gang| gang.promise.is_some())
     }
 
     /// True when there is work above the minimum that was just reached.
@@ -236,9 +243,12 @@ impl<'a> Pass<'a> {
             }
             Err(reason) => {
                 let bare = prepared_bare.filter(|bare| *bare != item);
-                let kept = self.make_room(idx, &item, &reason).or_else(|| self.make_room(idx, &bare?, &reason));
-                reasons.insert(0, kept.unwrap_or(reason));
+                let n_decisions = self.outcome.turn();
                 self.fill_holes(idx);
+                // With holes filled it asks for less, and is looked at again.
+                let is_less = self.outcome.turn() > n_decisions;
+                let kept = if is_less { None } else { self.make_room(idx, &item, &reason).or_else(|| self.make_room(idx, &bare?, &reason)) };
+                reasons.insert(0, kept.unwrap_or(reason));
                 self.report(idx, reasons);
                 // Better the node that failed before than none: the next pass may use it.
                 self.world.dirty |= self.world.allow_avoided(&item.existing_pods());
@@ -440,6 +450,10 @@ impl<'a> Pass<'a> {
 
     fn commit(&mut self, idx: GangIdx, plan: &Plan, quality: Option<crate::outcome::Quality>) {
         self.withdraw(idx);
+        if self.world.gangs[idx.at()].as_ref().is_some_and(|gang| self.world.placed_by_leaf(gang).iter().any(|n| *n > 0)) {
+            // Who could be evicted has pods on their way now.
+            self.fields.clear();
+        }
         let mut placements = Vec::with_capacity(plan.places.len());
         let volumes = self.world.match_volumes(&plan.places);
         let tree = self.tree_of(idx, quality.as_ref());

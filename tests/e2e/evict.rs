@@ -52,6 +52,18 @@ impl Rig {
         .unwrap();
     }
 
+    async fn run(&self, prefix: &str, count: usize) {
+        wait_for(&format!("{count} pods {prefix}* to run"), SOON, || async {
+            let pods = self.pods().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items.into_iter();
+            let named = pods.filter(|pod| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix)));
+            let phases: Vec<String> = named.filter_map(|pod| pod.status?.phase).collect();
+            let running = phases.iter().filter(|phase| *phase == "Running").count();
+            if running == count { Ok(Some(())) } else { Err(format!("{phases:?}")) }
+        })
+        .await
+        .unwrap();
+    }
+
     async fn let_go(&self, pod: &str) {
         let patch = json!({"metadata": {"finalizers": null}});
         self.pods().patch(pod, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -88,6 +100,8 @@ async fn a_gang_preempts_within_budgets_and_keeps_its_room() {
     rig.create(&budget).await;
     rig.start_berth();
     rig.bound("low-", 2, SOON).await;
+    // What has not started is protected by no budget.
+    rig.run("low-", 2).await;
     rig.create(&json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {

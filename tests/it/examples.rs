@@ -62,7 +62,7 @@ fn a_gang_has_one_rack_freed_and_a_team_its_share() {
     assert_eq!(evictions(&result), [("research-1".to_owned(), "reclaim".to_owned())], "{result}");
     let output = berth(&["simulate", "examples/reclaim-a-share"]);
     let page = stdout(&output);
-    assert!(page.contains("Evicted") && page.contains("queue research has more than its share"), "{page}");
+    assert!(page.contains("Evicted") && page.contains("evicted for default/product"), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
 }
 

@@ -119,7 +119,7 @@ fn overfull(scene: &Scene<'_>, promised: &Promised) -> BTreeSet<FaultKind> {
             continue;
         };
         for resource in pod.shape.requests.keys() {
-            if scene.free(node, resource) < 0 {
+            if scene.free_then(node, resource) < 0 {
                 kinds.insert(FaultKind::Overfull(node.name.clone(), resource.clone()));
             }
         }

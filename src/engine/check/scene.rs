@@ -139,16 +139,28 @@ impl<'a> Scene<'a> {
         self.members.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// What a node has left of a resource: what it offers, less what pods on it ask for and what is held.
-    pub(super) fn free(&self, node: &NodeFacts, resource: &str) -> i128 {
+    /// What a node offers of a resource; what pods on it ask for, and those of them that leave; what is kept.
+    fn sums(&self, node: &NodeFacts, resource: &str) -> [i128; 4] {
         let offered = i128::from(node.allocatable.get(resource).copied().unwrap_or(0));
         let asked = |idx: &PodIdx| self.pod(*idx).map_or(0, |pod| i128::from(requested(pod, resource)));
         let used: i128 = self.pods_on(&node.name).iter().map(asked).sum();
         let leaving: i128 = self.pods_on(&node.name).iter().filter(|idx| self.is_evicted(**idx)).map(asked).sum();
         let holds = self.world.held_on(&node.name).filter(|(gang, _)| !self.served.contains(*gang));
         let held: i128 = holds.filter_map(|(_, amounts)| amounts.get(resource)).map(|amount| i128::from(*amount)).sum();
+        [offered, used, leaving, held]
+    }
+
+    /// What a node has left of a resource: what it offers, less what pods on it ask for and what is held.
+    pub(super) fn free(&self, node: &NodeFacts, resource: &str) -> i128 {
+        let [offered, used, leaving, held] = self.sums(node, resource);
         // What is kept may be what others have still to leave.
         offered - used - (held - leaving).max(0)
+    }
+
+    /// The same once all have left that are about to.
+    pub(super) fn free_then(&self, node: &NodeFacts, resource: &str) -> i128 {
+        let [offered, used, leaving, held] = self.sums(node, resource);
+        offered - used + leaving - held
     }
 
     /// Charged to a queue and those below it: GPUs, milli-cores, megabytes, in thousandths; of all pods, then of those

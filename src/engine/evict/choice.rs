@@ -21,7 +21,9 @@ pub(super) struct Choice {
 pub(super) struct Cost {
     /// Gangs that go as a whole.
     pub gangs: usize,
-    /// Their priorities, the highest first.
+    /// Gangs that lose pods although their own queue has no more than it deserves.
+    within_quota: usize,
+    /// Priorities of the whole gangs, the highest first.
     priorities: Vec<i32>,
     /// Priorities of the gangs of the other pods, the highest first.
     spare_priorities: Vec<i32>,
@@ -29,10 +31,6 @@ pub(super) struct Cost {
     created: Reverse<i128>,
     /// Last tie: the same input gives the same answer.
     pods: Vec<PodIdx>,
-}
-
-fn add(sum: &mut Amounts3, more: &Amounts3) {
-    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
 }
 
 impl Field {
@@ -43,8 +41,10 @@ impl Field {
         priorities.sort_unstable_by(|a, b| b.cmp(a));
         spare_priorities.sort_unstable_by(|a, b| b.cmp(a));
         let quarries = || choice.pods.iter().map(|pod| &self.quarries[pod]);
+        let preys: BTreeSet<usize> = quarries().map(|quarry| quarry.prey).collect();
         Cost {
             gangs: choice.whole.len(),
+            within_quota: preys.into_iter().filter(|prey| self.preys[*prey].within_quota).count(),
             priorities,
             spare_priorities,
             lost: quarries().map(|quarry| quarry.lost(now)).sum(),
@@ -72,19 +72,53 @@ impl Field {
         } else {
             return None;
         }
-        (self.is_fair(choice, &more, prey.queue) && self.is_allowed(&more)).then_some(more)
+        self.may_go(&more).then_some(more)
     }
 
-    /// The victim's queue may be asked for what is new in `more`.
-    fn is_fair(&self, choice: &Choice, more: &Choice, queue: usize) -> bool {
-        let Some(fair) = &self.fair else { return true };
-        let mut taken: BTreeMap<usize, Amounts3> = BTreeMap::new();
-        for quarry in choice.pods.iter().map(|pod| &self.quarries[pod]) {
-            add(taken.entry(self.preys[quarry.prey].queue).or_default(), &quarry.charge);
+    /// Disruption budgets and queues let all of it go together.
+    pub(super) fn may_go(&self, choice: &Choice) -> bool {
+        self.is_allowed(choice) && self.is_fair(choice)
+    }
+
+    /// Some queue owes something, where that decides.
+    pub(super) fn somebody_owes(&self) -> bool {
+        let Some(fair) = &self.fair else { return !self.preys.is_empty() };
+        self.queues.iter().any(|queue| fair.allows(&[(*queue, [1; 3])]))
+    }
+
+    /// These pods are on their way out: nobody else can have them evicted.
+    pub(crate) fn forget(&mut self, pods: &BTreeSet<PodIdx>) {
+        for pod in pods {
+            let Some(quarry) = self.quarries.remove(pod) else { continue };
+            if let Some(on_node) = self.by_node.get_mut(&quarry.node) {
+                on_node.retain(|other| other != pod);
+            }
+            let prey = &mut self.preys[quarry.prey];
+            prey.pods.remove(pod);
+            if let Some(spare) = prey.spare.get_mut(quarry.leaf) {
+                *spare = spare.saturating_sub(1);
+            }
+            if let Some(allowed) = quarry.budget.and_then(|budget| self.allowed.get_mut(&budget)) {
+                *allowed = allowed.saturating_sub(1);
+            }
         }
-        let mut new = Amounts3::default();
-        more.pods.difference(&choice.pods).for_each(|pod| add(&mut new, &self.quarries[pod].charge));
-        fair.allows(queue, &taken, &new)
+    }
+
+    /// The queues of the victims may be asked for all of it.
+    fn is_fair(&self, choice: &Choice) -> bool {
+        let Some(fair) = &self.fair else { return true };
+        let mut whole: BTreeMap<usize, Amounts3> = BTreeMap::new();
+        let mut units: Vec<(usize, Amounts3)> = Vec::new();
+        for quarry in choice.pods.iter().map(|pod| &self.quarries[pod]) {
+            if choice.whole.contains(&quarry.prey) {
+                let sum = whole.entry(quarry.prey).or_default();
+                sum.iter_mut().zip(quarry.charge).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+            } else {
+                units.push((self.preys[quarry.prey].queue, quarry.charge));
+            }
+        }
+        units.extend(whole.into_iter().map(|(prey, sum)| (self.preys[prey].queue, sum)));
+        fair.allows(&units)
     }
 
     /// Disruption budgets allow all of it together.
@@ -100,11 +134,11 @@ impl Field {
     }
 
     /// Which pods of a node are taken first: those that cost no gang; lowest priority; least lost work; youngest.
-    pub(super) fn rank(&self, pod: PodIdx, choice: &Choice, now: Millis) -> (bool, i32, i128, Reverse<Millis>, PodIdx) {
+    pub(super) fn rank(&self, pod: PodIdx, choice: &Choice, now: Millis) -> (bool, bool, i32, i128, Reverse<Millis>, PodIdx) {
         let quarry = &self.quarries[&pod];
         let prey = &self.preys[quarry.prey];
         let costs_gang = !choice.whole.contains(&quarry.prey) && prey.spare.get(quarry.leaf).copied().unwrap_or(0) == 0;
-        (costs_gang, prey.priority, quarry.lost(now), Reverse(quarry.created), pod)
+        (costs_gang, prey.within_quota, prey.priority, quarry.lost(now), Reverse(quarry.created), pod)
     }
 
     /// What can be put back by itself, the dearest first: whole gangs, then single pods above a minimum.

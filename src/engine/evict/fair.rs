@@ -5,7 +5,7 @@
 //! side that asks stays within its quota, while it has more than its quota; and it must not end up standing worse than
 //! the side that asks. Amounts are exact; ratios are compared by multiplication.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::world::shares::{Amounts3, Standings};
 
@@ -14,6 +14,8 @@ use crate::world::shares::{Amounts3, Standings};
 pub(crate) struct Fair {
     /// The queues, with what leaves taken off and what is promised added.
     pub standings: Standings,
+    /// Each queue with those above it.
+    pub chains: Vec<Vec<usize>>,
     /// Queue of the gang that asks.
     pub leaf: usize,
     /// What it asks for.
@@ -23,16 +25,22 @@ pub(crate) struct Fair {
 /// Longer chains of parents are a cycle.
 const MAX_DEPTH: usize = 64;
 
-impl Fair {
-    /// A queue and those above it.
-    fn chain(&self, leaf: usize) -> Vec<usize> {
+/// Each queue with those above it.
+pub(crate) fn chains(standings: &Standings) -> Vec<Vec<usize>> {
+    let chain = |leaf: usize| {
         let mut chain = vec![leaf];
-        let mut at = leaf;
-        while let Some(parent) = self.standings.queues[at].parent.filter(|_| chain.len() < MAX_DEPTH) {
+        while let Some(parent) = chain.last().and_then(|at| standings.queues[*at].parent).filter(|_| chain.len() < MAX_DEPTH) {
             chain.push(parent);
-            at = parent;
         }
         chain
+    };
+    (0..standings.queues.len()).map(chain).collect()
+}
+
+impl Fair {
+    /// A queue and those above it.
+    fn chain(&self, leaf: usize) -> &[usize] {
+        self.chains.get(leaf).map_or(&[], Vec::as_slice)
     }
 
     /// With what it asks for, the gang's own queue stays within its fair share.
@@ -43,42 +51,56 @@ impl Fair {
 
     /// The two queues in which the ways to the root part: on the side of who asks, and on that of the victim.
     pub(super) fn sides(&self, victim: usize) -> Option<(usize, usize)> {
-        let (mut ours, mut theirs) = (self.chain(self.leaf), self.chain(victim));
-        while ours.last().is_some() && ours.last() == theirs.last() {
-            ours.pop();
-            theirs.pop();
-        }
-        Some((*ours.last()?, *theirs.last()?))
+        let (ours, theirs) = (self.chain(self.leaf), self.chain(victim));
+        let common = ours.iter().rev().zip(theirs.iter().rev()).take_while(|(a, b)| a == b).count();
+        let side = |chain: &[usize]| chain.len().checked_sub(common + 1).and_then(|at| chain.get(at)).copied();
+        Some((side(ours)?, side(theirs)?))
     }
 
-    /// What is left to a queue, itself and below, without what was taken from these leaves.
-    fn left(&self, queue: usize, taken: &BTreeMap<usize, Amounts3>) -> Amounts3 {
-        let mut left = self.standings.queues[queue].allocated;
-        for (_, amounts) in taken.iter().filter(|(leaf, _)| self.chain(**leaf).contains(&queue)) {
+    /// Whether all of it may be taken: units (a gang, or a pod above a minimum) with the leaf queues that they are of.
+    ///
+    /// What counts is that there is an order in which each unit is owed when its turn comes: the largest last.
+    pub(super) fn allows(&self, units: &[(usize, Amounts3)]) -> bool {
+        let mut sides: BTreeSet<(usize, usize)> = BTreeSet::new();
+        for (leaf, _) in units {
+            let Some(side) = self.sides(*leaf) else { return false };
+            sides.insert(side);
+        }
+        sides.into_iter().all(|(ours, theirs)| self.owes(ours, theirs, units))
+    }
+
+    fn owes(&self, ours: usize, theirs: usize, units: &[(usize, Amounts3)]) -> bool {
+        let (asks, gives) = (&self.standings.queues[ours], &self.standings.queues[theirs]);
+        let (mut sum, mut last) = (Amounts3::default(), Amounts3::default());
+        for (_, amounts) in units.iter().filter(|(leaf, _)| self.chain(*leaf).contains(&theirs)) {
             for slot in 0..3 {
-                left[slot] = left[slot].saturating_sub(amounts[slot]);
+                sum[slot] = sum[slot].saturating_add(amounts[slot]);
+                last[slot] = last[slot].max(amounts[slot]);
             }
         }
-        left
-    }
-
-    /// Whether `more` may be taken from a leaf after `taken` was.
-    pub(super) fn allows(&self, victim: usize, taken: &BTreeMap<usize, Amounts3>, more: &Amounts3) -> bool {
-        let Some((ours, theirs)) = self.sides(victim) else { return false };
-        let (asks, gives) = (&self.standings.queues[ours], &self.standings.queues[theirs]);
-        let before = self.left(theirs, taken);
-        // What the victim does not have helps nobody who asks for it.
-        let involved = |slot: &usize| self.asked[*slot] > 0 && more[*slot] > 0;
+        let before = [0, 1, 2].map(|slot: usize| gives.allocated[slot].saturating_sub(sum[slot] - last[slot]));
+        // What the victims do not have helps nobody who asks for it.
+        let involved: Vec<usize> = (0..3).filter(|slot| self.asked[*slot] > 0 && sum[*slot] > 0).collect();
         let above = |right: &dyn Fn(usize) -> Option<i64>| {
-            (0..3).filter(involved).any(|slot| right(slot).is_some_and(|right| before[slot] > right))
+            involved.iter().any(|slot| right(*slot).is_some_and(|right| before[*slot] > right))
         };
         let total = |slot: usize| asks.allocated[slot].saturating_add(self.asked[slot]);
         let within_quota = (0..3).all(|slot| asks.amounts[slot].quota_millis.is_none_or(|quota| total(slot) <= quota));
         let owes = above(&|slot| gives.allocatable(slot)) || (within_quota && above(&|slot| gives.amounts[slot].quota_millis));
-        owes && !(0..3).filter(involved).any(|slot| {
-            let after = i128::from(before[slot].saturating_sub(more[slot]).max(0));
-            let (used, fair, other) = (i128::from(total(slot)), i128::from(asks.fair[slot]), i128::from(gives.fair[slot]));
+        owes && !involved.iter().any(|slot| {
+            let after = i128::from(gives.allocated[*slot].saturating_sub(sum[*slot]).max(0));
+            let (used, fair, other) = (i128::from(total(*slot)), i128::from(asks.fair[*slot]), i128::from(gives.fair[*slot]));
             used > fair && used * other >= after * fair
+        })
+    }
+
+    /// Below the side that gives, a queue of the victim has no more than it deserves: others should give first.
+    pub(super) fn is_within_quota(&self, victim: usize) -> bool {
+        let Some((_, theirs)) = self.sides(victim) else { return true };
+        let below = self.chain(victim).iter().copied().take_while(|queue| *queue != theirs);
+        let asked = || (0..3).filter(|slot| self.asked[*slot] > 0);
+        below.map(|queue| &self.standings.queues[queue]).any(|queue| {
+            asked().all(|slot| queue.amounts[slot].quota_millis.is_none_or(|quota| queue.allocated[slot] <= quota))
         })
     }
 }

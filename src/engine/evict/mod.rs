@@ -19,6 +19,7 @@ use crate::place::{Plan, Region, Solver};
 use crate::policy::Policy;
 use crate::rooms::{Rooms, vacate};
 use crate::world::World;
+use crate::world::model::Node;
 use choice::{Choice, Cost};
 use prey::{Field, Rules};
 
@@ -52,8 +53,9 @@ pub(crate) struct Hunted {
     pub steps: u64,
 }
 
-/// Searches for room for `item`, a gang's minimum that does not fit as things are.
-pub(crate) fn hunt(world: &World, rooms: &mut Rooms, policy: &Policy, item: &Item, rules: &Rules<'_>) -> Hunted {
+/// Searches for room for `item`, a gang's minimum that does not fit as things are, among who may go by these rules
+/// (`field`).
+pub(crate) fn hunt(world: &World, rooms: &mut Rooms, policy: &Policy, item: &Item, rules: &Rules<'_>, field: &mut Field) -> Hunted {
     let mut solver = Solver::new(world, rooms, policy);
     solver.objective = rules.gang.facts.objective.unwrap_or(policy.objective);
     solver.refines = false;
@@ -63,11 +65,14 @@ pub(crate) fn hunt(world: &World, rooms: &mut Rooms, policy: &Policy, item: &Ite
     if hunt.let_go() && let Some(plan) = hunt.fits(item) {
         hunted.found = Some(hunt.found(&plan, &Choice::default()));
     } else {
-        hunt.field = prey::field(world, rules);
+        // Taken out for the search, and given back.
+        std::mem::swap(&mut hunt.field, field);
+        hunt.field.fair = rules.fair.cloned();
         hunted.again = hunt.field.again;
-        if !hunt.field.preys.is_empty() {
+        if hunt.field.somebody_owes() {
             hunted.found = hunt.search(item);
         }
+        std::mem::swap(&mut hunt.field, field);
     }
     hunt.solver.rooms.rollback(mark, hunt.solver.shapes);
     hunt.kept(1);
@@ -87,10 +92,15 @@ struct Hunt<'a> {
 /// The next pods to take, all of one node, with what that costs and brings.
 #[derive(Clone, Debug)]
 struct Step {
+    /// All pods that go with it, those that went before included.
     choice: Choice,
+    /// How many went before.
+    from: usize,
     touched: BTreeSet<NodeIdx>,
     /// Gangs that go as a whole besides those that do already.
     whole: usize,
+    /// One of the gangs has a queue with no more than it deserves.
+    within_quota: bool,
     priority: i32,
     lost: i128,
     gain: u64,
@@ -101,6 +111,7 @@ impl Step {
     fn is_before(&self, other: &Self) -> bool {
         let ratio = |a: i128, b: i128| (a * i128::from(other.gain)).cmp(&(b * i128::from(self.gain)));
         ratio(self.whole as i128, other.whole as i128)
+            .then_with(|| self.within_quota.cmp(&other.within_quota))
             .then_with(|| self.priority.cmp(&other.priority))
             .then_with(|| ratio(self.lost, other.lost))
             .is_lt()
@@ -111,7 +122,7 @@ impl Hunt<'_> {
     /// Room of pods that leave and that is kept for other gangs.
     fn kept(&mut self, sign: i64) {
         for (at, node) in self.world.nodes.iter().enumerate() {
-            let Some(node) = node.as_ref().filter(|node| node.held.iter().any(|held| *held != 0)) else { continue };
+            let Some(node) = node.as_ref().filter(|node| node.held.iter().any(|held| *held != 0) && !is_all_kept(node)) else { continue };
             let both = node.held.iter().zip(&node.releasing).map(|(held, releasing)| (*held).min(*releasing).max(0));
             let row: Vec<(usize, i64)> = both.enumerate().collect();
             self.solver.rooms.lend(NodeIdx(at as u32), &row, sign);
@@ -123,7 +134,7 @@ impl Hunt<'_> {
         let mut some = false;
         self.kept(-1);
         for (at, node) in self.world.nodes.iter().enumerate() {
-            for pod in node.iter().flat_map(|node| &node.pods) {
+            for pod in node.iter().filter(|node| !is_all_kept(node)).flat_map(|node| &node.pods) {
                 let Some(pod) = self.world.pods[pod.at()].as_ref().filter(|pod| self.world.frees_room(pod) && !self.is_stuck(pod)) else { continue };
                 let shape = &self.world.shapes[pod.shape.at()];
                 self.solver.rooms.give(NodeIdx(at as u32), pod.shape, shape, 1);
@@ -204,6 +215,9 @@ impl Hunt<'_> {
 
     /// Domains with enough room for every shape if all that may be evicted were gone: no other domain can hold the gang.
     fn open_domains(&mut self, item: &Item, tree: TreeIdx, levels: &[usize]) -> BTreeSet<DomainIdx> {
+        if levels == [0] {
+            return self.solver.trees[tree.at()].by_depth.first().into_iter().flatten().copied().collect();
+        }
         let mark = self.solver.rooms.checkpoint();
         let all: BTreeSet<PodIdx> = self.field.quarries.keys().copied().collect();
         self.leave(&all);
@@ -270,8 +284,10 @@ impl Hunt<'_> {
         let mut steps = BTreeMap::new();
         while slots < n as u64 {
             let Some(step) = self.next_step(shape, tree, domain, &choice, &mut steps) else { break };
+            if !self.apply(&mut choice, &step, &mut steps) {
+                continue;
+            }
             slots += step.gain;
-            self.apply(&mut choice, &step, &mut steps);
             if least.is_some_and(|least| choice.whole.len() > least) {
                 self.solver.rooms.rollback(mark, self.solver.shapes);
                 return None;
@@ -281,18 +297,27 @@ impl Hunt<'_> {
         Some(choice)
     }
 
-    fn apply(&mut self, choice: &mut Choice, step: &Step, steps: &mut BTreeMap<NodeIdx, Option<Step>>) {
+    /// Takes a step. False when it was made before others were taken, and together they may not go: all are made anew then.
+    fn apply(&mut self, choice: &mut Choice, step: &Step, steps: &mut BTreeMap<NodeIdx, Option<Step>>) -> bool {
+        let mut all = choice.clone();
+        all.pods.extend(&step.choice.pods);
+        all.whole.extend(&step.choice.whole);
         let new: BTreeSet<PodIdx> = step.choice.pods.difference(&choice.pods).copied().collect();
+        if step.from < choice.pods.len() && !self.field.may_go(&all) {
+            steps.clear();
+            return false;
+        }
         self.leave(&new);
-        *choice = step.choice.clone();
+        *choice = all;
         let touched: BTreeSet<NodeIdx> = new.iter().map(|pod| self.field.quarries[pod].node).collect();
         // Steps that were made from the old state, or that share a gang with this one.
         let gangs: BTreeSet<usize> = new.iter().map(|pod| self.field.quarries[pod].prey).collect();
         let shares = |node: &NodeIdx| self.field.on(*node).iter().any(|pod| gangs.contains(&self.field.quarries[pod].prey));
         steps.retain(|node, step| {
-            let is_stale = step.as_ref().is_some_and(|step| !step.touched.is_disjoint(&touched));
-            !touched.contains(node) && !is_stale && !shares(node)
+            let is_old = step.as_ref().is_some_and(|step| !step.touched.is_disjoint(&touched));
+            !touched.contains(node) && !is_old && !shares(node)
         });
+        true
     }
 
     /// The best next pods to take in the domain.
@@ -353,7 +378,8 @@ impl Hunt<'_> {
         }
         let priority = new.iter().map(|pod| self.field.preys[self.field.quarries[pod].prey].priority).max().unwrap_or(i32::MIN);
         let lost = new.iter().map(|pod| self.field.quarries[pod].lost(self.now)).sum();
-        Step { whole: to.whole.len() - from.whole.len(), choice: to.clone(), touched: by_node.into_keys().collect(), priority, lost, gain }
+        let within_quota = new.iter().any(|pod| self.field.preys[self.field.quarries[pod].prey].within_quota);
+        Step { within_quota, from: from.pods.len(), whole: to.whole.len() - from.whole.len(), choice: to.clone(), touched: by_node.into_keys().collect(), priority, lost, gain }
     }
 
     /// Makes a choice fit, with more victims where that is needed, and then as small as it goes.
@@ -372,8 +398,7 @@ impl Hunt<'_> {
                     self.next_step(*shape, tree, domain, &choice, &mut steps)
                 });
                 let Some(step) = step else { break };
-                self.apply(&mut choice, &step, &mut BTreeMap::new());
-                grown = true;
+                grown |= self.apply(&mut choice, &step, &mut BTreeMap::new());
             }
             if !grown {
                 break;
@@ -439,6 +464,12 @@ impl Hunt<'_> {
         }
         found
     }
+}
+
+/// All that leaves the node is kept for others.
+fn is_all_kept(node: &Node) -> bool {
+    let held = |column: usize| node.held.get(column).copied().unwrap_or(0);
+    node.releasing.iter().enumerate().all(|(column, releasing)| *releasing <= held(column))
 }
 
 /// The same task, to be placed inside one domain of a level.

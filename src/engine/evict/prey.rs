@@ -44,7 +44,7 @@ pub(super) struct Quarry {
 impl Quarry {
     /// Work that is lost with it: milliseconds, times GPUs.
     pub(super) fn lost(&self, now: Millis) -> i128 {
-        i128::from((now - self.since).max(0)) * i128::from(self.weight)
+        i128::from((now - self.since).max(1)) * i128::from(self.weight)
     }
 }
 
@@ -55,6 +55,8 @@ pub(super) struct Prey {
     pub priority: i32,
     /// Its queue, by number, where queues decide.
     pub queue: usize,
+    /// Its queue has no more than it deserves, though a queue above it owes.
+    pub within_quota: bool,
     /// Those of its pods that may be evicted.
     pub pods: BTreeSet<PodIdx>,
     /// It may go as a whole.
@@ -65,16 +67,18 @@ pub(super) struct Prey {
 
 /// Everybody who may be evicted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Field {
-    pub preys: Vec<Prey>,
-    pub quarries: BTreeMap<PodIdx, Quarry>,
-    pub by_node: BTreeMap<NodeIdx, Vec<PodIdx>>,
+pub(crate) struct Field {
+    pub(super) preys: Vec<Prey>,
+    pub(super) quarries: BTreeMap<PodIdx, Quarry>,
+    pub(super) by_node: BTreeMap<NodeIdx, Vec<PodIdx>>,
     /// What disruption budgets allow.
-    pub allowed: BTreeMap<String, u32>,
+    pub(super) allowed: BTreeMap<String, u32>,
     /// When more may be evicted than now.
-    pub again: Option<Millis>,
+    pub(super) again: Option<Millis>,
+    /// Queues of the gangs, by number, where queues decide.
+    pub(super) queues: BTreeSet<usize>,
     /// How queues stand, where that decides.
-    pub fair: Option<Fair>,
+    pub(super) fair: Option<Fair>,
 }
 
 impl Field {
@@ -85,8 +89,8 @@ impl Field {
 
 /// Preempting: preemptible gangs of a lower priority in the same queue that have had their time. Reclaiming: those of
 /// other queues that owe it (KAI's rules).
-pub(super) fn field(world: &World, rules: &Rules<'_>) -> Field {
-    let mut field = Field { allowed: world.allowances(), fair: rules.fair.cloned(), ..Field::default() };
+pub(crate) fn field(world: &World, rules: &Rules<'_>) -> Field {
+    let mut field = Field { allowed: world.allowances(), ..Field::default() };
     let mut owing: BTreeMap<&str, bool> = BTreeMap::new();
     for (at, gang) in world.gangs.iter().enumerate() {
         let Some(gang) = gang.as_ref().filter(|gang| gang.facts.preemptible) else { continue };
@@ -106,7 +110,7 @@ pub(super) fn field(world: &World, rules: &Rules<'_>) -> Field {
 fn owes(rules: &Rules<'_>, queue: &str) -> bool {
     let Some(fair) = rules.fair else { return false };
     let Some(queue) = fair.standings.by_name.get(queue).copied() else { return false };
-    fair.allows(queue, &BTreeMap::new(), &[1; 3])
+    fair.allows(&[(queue, [1; 3])])
 }
 
 fn add(world: &World, rules: &Rules<'_>, idx: GangIdx, gang: &Gang, field: &mut Field) {
@@ -128,7 +132,8 @@ fn add(world: &World, rules: &Rules<'_>, idx: GangIdx, gang: &Gang, field: &mut 
     let placed = world.placed_by_leaf(gang);
     let spare = placed.iter().enumerate().map(|(leaf, n)| gang.subs.get(leaf).filter(|sub| sub.children.is_empty()).map_or(0, |sub| n.saturating_sub(sub.min)));
     let queue = rules.fair.and_then(|fair| fair.standings.by_name.get(&gang.facts.queue)).copied().unwrap_or(0);
-    let mut prey = Prey { gang: idx, queue, priority: gang.facts.priority, pods: BTreeSet::new(), whole: !has_time_left, spare: spare.collect() };
+    let within_quota = rules.fair.is_some_and(|fair| fair.is_within_quota(queue));
+    let mut prey = Prey { gang: idx, queue, within_quota, priority: gang.facts.priority, pods: BTreeSet::new(), whole: !has_time_left, spare: spare.collect() };
     let number = field.preys.len();
     for (pod_idx, pod) in on_nodes {
         let budgets = world.budgets_of(pod);
@@ -166,5 +171,6 @@ fn add(world: &World, rules: &Rules<'_>, idx: GangIdx, gang: &Gang, field: &mut 
     for pod in &prey.pods {
         field.by_node.entry(field.quarries[pod].node).or_default().push(*pod);
     }
+    field.queues.insert(queue);
     field.preys.push(prey);
 }

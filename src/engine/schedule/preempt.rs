@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Pass, Signature};
-use crate::evict::fair::Fair;
-use crate::evict::prey::Rules;
+use crate::evict::fair::{Fair, chains};
+use crate::evict::prey::{Field, Rules, field};
 use crate::evict::{Found, hunt};
 use crate::facts::ObjectKey;
 use crate::ids::{GangIdx, PodIdx};
@@ -16,6 +16,9 @@ use crate::world::shares::{Amounts3, Standings};
 
 /// Searches that found nothing; gangs alike share the answer while nothing has changed.
 pub(super) type Unhelped = BTreeSet<(Action, Signature, String, i32)>;
+
+/// Who may go, by right, queue and priority of who asks: made once in a pass, for as long as nobody comes back.
+pub(super) type Fields = BTreeMap<(Action, String, i32), Field>;
 
 /// How queues stand in a pass, and what moves between them once all that leaves has left and all that is promised is kept.
 pub(super) struct Balance {
@@ -80,9 +83,13 @@ impl Pass<'_> {
             Action::Reclaim => Some(self.fair(idx, item).filter(Fair::may_ask)?),
         };
         let gang = self.world.gangs[idx.at()].as_ref()?;
+        let facts = &gang.facts;
         let rules = Rules { gang, action, fair: fair.as_ref(), now: self.now };
+        let of = (action, facts.queue.clone(), priority);
+        let mut field = self.fields.remove(&of).unwrap_or_else(|| field(self.world, &rules));
         let mut rooms = std::mem::take(&mut self.world.rooms);
-        let hunted = hunt(self.world, &mut rooms, self.policy, item, &rules);
+        let hunted = hunt(self.world, &mut rooms, self.policy, item, &rules, &mut field);
+        self.fields.insert(of, field);
         self.world.rooms = rooms;
         self.outcome.steps += hunted.steps;
         // Without anybody to wait for, the next try finds it by itself.
@@ -113,13 +120,15 @@ impl Pass<'_> {
         }
         balance.standings.follow(&charged);
         let leaf = *balance.standings.by_name.get(queue)?;
-        Some(Fair { standings: balance.standings.clone(), leaf, asked })
+        let chains = chains(&balance.standings);
+        Some(Fair { standings: balance.standings.clone(), chains, leaf, asked })
     }
 
     /// Gives up the room that is kept for a gang.
     pub(super) fn withdraw(&mut self, idx: GangIdx) {
         if self.world.withdraw(idx) {
             self.balance = None;
+            self.fields.clear();
         }
         self.outcome.tell_withdrawn(self.world);
     }
@@ -175,6 +184,7 @@ impl Pass<'_> {
         }
         // What failed before failed with more room.
         self.failed.clear();
+        self.fields.values_mut().for_each(|field| field.forget(&found.victims));
         self.world.promise(idx, &found.places, &found.awaits, &found.victims, self.now);
         self.outcome.promised.push(Promised { gang_uid: by.uid, gang: by.key, places: placements });
     }

@@ -9,6 +9,7 @@ mod legal;
 mod life;
 mod oracle;
 mod quality;
+mod reclaim;
 mod remedies;
 mod queues;
 mod rules;
