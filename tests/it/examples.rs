@@ -130,7 +130,7 @@ fn the_page_needs_nothing_from_elsewhere() {
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains(r#""bound":17,"#) && page.contains(r#""title":"PyTorchJob/llm""#), "{page}");
-    assert!(page.contains(r#""code":"RequiredDomainTooSmall""#) && page.contains(r#""fixes":[""#), "{page}");
+    assert!(page.contains(r#""code":"UnknownLevel""#) && page.contains("Topology cluster-topology"), "{page}");
 }
 
 #[test]
