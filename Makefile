@@ -2,7 +2,7 @@
 CARGO ?= cargo
 BERTH := target/debug/berth
 
-.PHONY: demo demo-cluster test lint bench quality replay e2e
+.PHONY: demo demo-cluster test lint bench quality replay e2e page
 
 ## demo: the seed stories, offline: no cluster needed.
 demo:
@@ -54,3 +54,13 @@ replay:
 	@test -n "$(TRACE)" || { echo "Say where the trace is: make replay TRACE=<folder with nodes.csv and pods-default.csv>" >&2; exit 2; }
 	@echo "Building the replay (optimised) ..." >&2
 	$(CARGO) bench --locked -p berth-engine --bench quality -- replay=$(abspath $(TRACE))
+
+## page: the page in a headless browser (node and chromium), small and with 5 000 nodes; pictures in target/page.
+page:
+	$(CARGO) build --locked --bin berth
+	@mkdir -p target/page
+	@node tests/page/cluster.mjs > target/page/large.json
+	target/debug/berth tree examples/pytorch-segments -o html > target/page/small.html
+	target/debug/berth tree target/page/large.json -o html > target/page/large.html
+	node tests/page/check.mjs target/page/small.html target/page/small
+	node tests/page/check.mjs target/page/large.html target/page/large

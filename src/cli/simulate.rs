@@ -9,7 +9,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use super::progress::Progress;
-use super::render::{html, json, table};
+use super::render::{json, page, table, view};
 use super::{Compat, NO, YES, complain};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
@@ -100,28 +100,24 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     }
     let results: Vec<SimulationResult> = runs.iter().map(|(_, cluster)| SimulationResult::of(cluster)).collect();
     let clean = alone || results.last().is_none_or(|result| result.all_placed() && result.skipped.is_empty());
-    print(arguments, &runs, results, out)?;
+    print(arguments, &runs, &results, out)?;
     Ok(if arguments.strict && !clean { NO } else { code })
 }
 
 fn print(
     arguments: &Arguments,
     runs: &[(String, Cluster)],
-    results: Vec<SimulationResult>,
+    results: &[SimulationResult],
     out: &mut dyn Write,
 ) -> Result<()> {
     if arguments.output == Output::Html {
-        let sections: Vec<html::Section<'_>> = runs
-            .iter()
-            .zip(results)
-            .map(|((heading, cluster), result)| html::Section { heading: heading.clone(), result, cluster })
-            .collect();
-        out.write_all(html::page(&sections).as_bytes())?;
+        let documents: Vec<serde_json::Value> = runs.iter().map(|(heading, cluster)| view::document(cluster, heading)).collect();
+        out.write_all(page::html(&documents).as_bytes())?;
         return Ok(());
     }
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = io::stdout().is_terminal() && !plain;
-    for result in &results {
+    for result in results {
         match arguments.output {
             Output::Json => {
                 serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats)).map_err(io::Error::from)?;

@@ -49,3 +49,24 @@ fn the_flag_follows_kai() {
     let output = berth(&["simulate", "--compat", "kai", file]);
     assert!(stdout(&output).contains("2/2 pods placed"), "{}", stdout(&output));
 }
+
+/// Codes that no scenario can produce, with the test that does.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("Problem", "every mistake has a code of its own"),
+    ("NotFoundWithinBudget", "src/engine/tests/stories.rs and coupled.rs"),
+    ("StaleGang", "src/engine/tests/life.rs"),
+    ("VolumesNotReady", "tests/e2e/volumes.rs"),
+];
+
+#[test]
+fn every_reason_code_has_a_scenario() {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(super::path("tests/scenarios")).unwrap() {
+        text += &std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    }
+    let words: std::collections::BTreeSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    for code in berth_engine::outcome::Code::ALL.map(berth_engine::outcome::Code::name) {
+        let elsewhere = ELSEWHERE.iter().any(|(known, _)| *known == code);
+        assert_ne!(words.contains(code), elsewhere, "{code}: a scenario that produces it, or the test that does");
+    }
+}

@@ -1,7 +1,6 @@
 //! What is printed: text for people, JSON and YAML for scripts, a page for browsers.
 
 pub mod explanation;
-pub mod html;
 pub mod json;
 pub mod page;
 pub mod ranks;

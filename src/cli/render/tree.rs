@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::view::{Place, Tree};
 use super::words::{hanging, ranges};
 
-/// Nodes that a domain names one by one; more become ranges.
+/// Signs of a bar.
 const BAR: usize = 12;
 
 /// Gangs named at a domain.

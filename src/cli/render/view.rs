@@ -9,9 +9,10 @@ use berth_engine::remedy;
 use berth_engine::world::view::NodeView;
 use serde_json::{Value, json};
 
-use super::words::{state_word, title};
+use super::words::{notes, state_word, title};
 use crate::explain;
 use crate::simulate::cluster::Cluster;
+use crate::simulate::result::SimulationResult;
 
 /// Gangs whose fixes are looked for; the others have their sentence only.
 const MAX_EXPLAINED: usize = 50;
@@ -112,6 +113,7 @@ impl Place {
 /// Everything that the page shows.
 #[must_use]
 pub fn document(cluster: &Cluster, heading: &str) -> Value {
+    let notes = notes(&SimulationResult::of(cluster));
     let world = cluster.world();
     let nodes = world.node_views();
     let in_cores = is_in_cores(&nodes);
@@ -155,7 +157,7 @@ pub fn document(cluster: &Cluster, heading: &str) -> Value {
         .collect();
     json!({
         "heading": heading, "unit": if in_cores { "cores" } else { "GPUs" }, "topologies": levels, "nodes": shown, "gangs": gangs,
-        "queues": queues, "decisions": decisions, "evicted": cluster.evicted,
+        "queues": queues, "decisions": decisions, "evicted": cluster.evicted, "notes": notes,
     })
 }
 

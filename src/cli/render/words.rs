@@ -125,6 +125,14 @@ pub(super) fn warnings(result: &SimulationResult) -> Vec<String> {
     result.gangs.iter().flat_map(of_gang).collect()
 }
 
+/// What else there is to say of a run, one line each.
+pub(super) fn notes(result: &SimulationResult) -> Vec<String> {
+    let hints = result.gangs.iter().filter(|gang| has_no_gang(gang)).map(hint);
+    let ignored = (!result.ignored.is_empty()).then(|| format!("ignored {}", result.ignored.join(", ")));
+    let first = nothing_to_place(result).into_iter().chain(warnings(result));
+    first.chain(hints).chain(result.skipped.iter().map(skipped_line)).chain(ignored).collect()
+}
+
 /// A domain with the pods in it; the leaves are nodes.
 #[derive(Default)]
 pub(super) struct Domain {

@@ -16,6 +16,9 @@ const MOST_NEW_NODES: usize = 256;
 /// Queues that are tried, and limits that are raised together.
 const MOST_QUEUES: usize = 8;
 
+/// Pieces of work that are tried alone.
+const MOST_SINGLE: usize = 8;
+
 /// Work that holds room: a gang's pods, or one pod.
 #[derive(Clone)]
 struct Occupant {
@@ -252,7 +255,7 @@ impl Search<'_> {
         let gone = |occupants: &[Occupant]| {
             occupants.iter().flat_map(|occupant| &occupant.uids).cloned().map(Event::PodDelete).collect::<Vec<_>>()
         };
-        let single = occupants.iter().take(MOST_QUEUES).find(|occupant| self.helps(&gone(std::slice::from_ref(occupant))));
+        let single = occupants.iter().take(MOST_SINGLE).find(|occupant| self.helps(&gone(std::slice::from_ref(occupant))));
         let chosen = match single {
             Some(occupant) => Some(vec![occupant.clone()]),
             None if occupants.len() > 1 => self.fewest(occupants, gone),
@@ -315,7 +318,7 @@ impl Search<'_> {
         let copies: Vec<NodeFacts> = (0..most).map(|number| self.copy(&model, number)).collect();
         let added = |nodes: &[NodeFacts]| nodes.iter().cloned().map(Event::NodeUpsert).collect();
         if let Some(chosen) = self.fewest(&copies, added) {
-            let fix = self.fix(FixKind::AddNodes, path, chosen.len(), vec![model.name.clone()]);
+            let fix = self.fix(FixKind::AddNodes, path, chosen.len(), vec![model.name]);
             self.found(vec![fix], added(&chosen));
         }
     }

@@ -103,21 +103,6 @@ pub struct Rejected {
     pub message: String,
 }
 
-/// Room of one node, for drawings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeRoom {
-    /// Its name.
-    pub name: String,
-    /// GPUs that it has.
-    pub gpus: i64,
-    /// GPUs in use.
-    pub gpus_used: i64,
-    /// Milli-cores that it has.
-    pub cpu_millis: i64,
-    /// Milli-cores in use.
-    pub cpu_millis_used: i64,
-}
-
 /// A live member of a gang; its place in the list is its rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {

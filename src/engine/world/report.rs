@@ -9,7 +9,7 @@ use crate::place::Solver;
 use crate::policy::Policy;
 use crate::world::life::reached;
 use crate::world::model::{Gang, PlaceState, Pod};
-use crate::world::{DomainCapacity, NodeRoom, Rank, World};
+use crate::world::{DomainCapacity, Rank, World};
 
 impl World {
     /// Reports of every gang, by namespace and name.
@@ -213,25 +213,6 @@ impl World {
         };
         let nodes = self.node_by_name.values().filter_map(|idx| self.nodes[idx.at()].as_ref());
         nodes.filter(|node| meant(&node.facts.labels)).map(|node| node.facts.name.clone()).collect()
-    }
-
-    /// Room of every node, by name.
-    #[must_use]
-    pub fn node_rooms(&self) -> Vec<NodeRoom> {
-        let sum = |row: &[i64], counts: fn(&str) -> bool| -> i64 {
-            row.iter().zip(&self.columns).filter(|(_, name)| counts(name)).map(|(amount, _)| *amount).sum()
-        };
-        let is_cpu: fn(&str) -> bool = |name| name == "cpu";
-        let nodes = self.node_by_name.values().filter_map(|idx| self.nodes[idx.at()].as_ref());
-        nodes
-            .map(|node| NodeRoom {
-                name: node.facts.name.clone(),
-                gpus: sum(&node.allocatable, crate::fit::is_gpu),
-                gpus_used: sum(&node.used, crate::fit::is_gpu),
-                cpu_millis: sum(&node.allocatable, is_cpu),
-                cpu_millis_used: sum(&node.used, is_cpu),
-            })
-            .collect()
     }
 
     /// Capacity of every domain of a topology, in depth-first order.
