@@ -228,7 +228,7 @@ impl<'a> Defaults<'a> {
     fn preemptibility(&self, warnings: &mut Vec<GroupProblem>) -> Option<Preemptibility> {
         let key = keys::PREEMPTIBILITY;
         let Some((object, word)) = self.sources_then_pod(|object| object.labels().get(key)) else {
-            return self.kind_default()?.preemptibility.clone();
+            return self.kind_default()?.preemptibility;
         };
         match word {
             "preemptible" => Some(Preemptibility::Preemptible),
