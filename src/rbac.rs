@@ -20,6 +20,8 @@ pub struct Options<'a> {
     pub scheduler_name: &'a str,
     /// More kinds of owners, as `plural.group`.
     pub owners: &'a [String],
+    /// Namespace and name of the ConfigMap with the defaults of kinds.
+    pub defaults_map: Option<(&'a str, &'a str)>,
     /// The API server is 1.34: pods are labelled before their Bindings.
     pub labels_first: bool,
 }
@@ -139,7 +141,7 @@ pub fn manifests(options: &Options<'_>) -> Vec<Value> {
         }
         rule
     };
-    vec![
+    let mut manifests = vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}),
         json!({
             "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": account}, "rules": cluster_rules(options),
@@ -156,7 +158,20 @@ pub fn manifests(options: &Options<'_>) -> Vec<Value> {
         json!({
             "apiVersion": rbac, "kind": "RoleBinding", "metadata": own, "subjects": subjects, "roleRef": role("Role"),
         }),
-    ]
+    ];
+    if let Some((namespace, map)) = options.defaults_map {
+        // That one and no other, where it is.
+        let name = format!("{account}-kind-defaults");
+        let metadata = json!({"name": name, "namespace": namespace});
+        let mut rule = rule("", &["configmaps"], WATCH);
+        rule["resourceNames"] = json!([map]);
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
+        manifests.push(json!({"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": [rule]}));
+        manifests.push(json!({
+            "apiVersion": rbac, "kind": "RoleBinding", "metadata": metadata, "subjects": subjects, "roleRef": reference,
+        }));
+    }
+    manifests
 }
 
 #[cfg(test)]
@@ -164,7 +179,7 @@ mod tests {
     use super::*;
 
     fn options(owners: &[String]) -> Options<'_> {
-        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, labels_first: false }
+        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, labels_first: false }
     }
 
     #[test]

@@ -59,6 +59,12 @@ enum What {
         /// One more kind that owns pods, such as jobsets.jobset.x-k8s.io; may be given again.
         #[arg(long, value_name = "PLURAL.GROUP", env = "BERTH_OWNER", value_delimiter = ',')]
         owner: Vec<String>,
+        /// The `--default-priorities-configmap-name` of `berth run`.
+        #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAME", requires = "default_priorities_configmap_namespace")]
+        default_priorities_configmap_name: Option<String>,
+        /// The `--default-priorities-configmap-namespace` of `berth run`.
+        #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAMESPACE", requires = "default_priorities_configmap_name")]
+        default_priorities_configmap_namespace: Option<String>,
         /// For an API server of version 1.34, where pods are labelled before they are bound.
         #[arg(long, env = "BERTH_LABELS_FIRST")]
         labels_first: bool,
@@ -87,12 +93,21 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
             out.write_all(metrics.markdown().as_bytes())?;
             Ok(YES)
         }
-        What::Rbac { namespace, service_account, scheduler_name, owner, labels_first } => {
+        What::Rbac {
+            namespace,
+            service_account,
+            scheduler_name,
+            owner,
+            default_priorities_configmap_name: map,
+            default_priorities_configmap_namespace: of,
+            labels_first,
+        } => {
             let options = rbac::Options {
                 namespace,
                 account: service_account,
                 scheduler_name,
                 owners: owner,
+                defaults_map: of.as_deref().zip(map.as_deref()),
                 labels_first: *labels_first,
             };
             for object in rbac::manifests(&options) {

@@ -63,6 +63,7 @@ enum Output {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let (kind, name) = arguments.object.split_once('/').context("what to look for is written KIND/NAME, such as Job/trainer")?;
     let mut cluster = Cluster::new(Options {
+        defaults_map: None,
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
         objective: arguments.objective,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use berth_api::keys;
+use berth_engine::facts::ObjectKey;
 use berth_engine::policy::{Objective, Policy};
 use clap::Args;
 use kube::Client;
@@ -64,6 +65,12 @@ pub struct Arguments {
     /// Check every so many-th answer of the engine from the facts, with the others of its pass; 0: none.
     #[arg(long, env = "BERTH_CHECK_EVERY", default_value_t = 256)]
     check_every: u64,
+    /// Name of a ConfigMap with priority classes and preemptibility by kind, as KAI Scheduler reads it.
+    #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAME", requires = "default_priorities_configmap_namespace")]
+    default_priorities_configmap_name: Option<String>,
+    /// Namespace of that ConfigMap.
+    #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAMESPACE", requires = "default_priorities_configmap_name")]
+    default_priorities_configmap_namespace: Option<String>,
     /// Log as JSON.
     #[arg(long, env = "BERTH_LOG_JSON")]
     log_json: bool,
@@ -200,7 +207,9 @@ async fn start(
     let (command_sender, commands) = mpsc::unbounded_channel();
 
     let compat_kai = arguments.compat == Some(Compat::Kai);
-    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai);
+    let map = (&arguments.default_priorities_configmap_namespace, &arguments.default_priorities_configmap_name);
+    let map = map.0.as_ref().zip(map.1.as_ref()).map(|(namespace, name)| ObjectKey::new(namespace, name));
+    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai).defaults_map(map);
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use berth_engine::facts::ObjectKey;
 use berth_engine::policy::Objective;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
@@ -40,6 +41,12 @@ pub struct Arguments {
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
+    /// Name of a ConfigMap with priority classes and preemptibility by kind, as KAI Scheduler reads it.
+    #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAME", requires = "default_priorities_configmap_namespace")]
+    default_priorities_configmap_name: Option<String>,
+    /// Namespace of that ConfigMap.
+    #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAMESPACE", requires = "default_priorities_configmap_name")]
+    default_priorities_configmap_namespace: Option<String>,
     /// Pods with this schedulerName are placed; others only hold room.
     #[arg(
         long,
@@ -68,6 +75,9 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
         objective: arguments.objective,
+        defaults_map: (arguments.default_priorities_configmap_namespace.as_ref())
+            .zip(arguments.default_priorities_configmap_name.as_ref())
+            .map(|(namespace, name)| ObjectKey::new(namespace, name)),
         compat_kai: arguments.compat == Some(Compat::Kai),
     };
     let reading = Progress::start("reading".to_owned());

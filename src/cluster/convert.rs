@@ -18,6 +18,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::grouping::kind_defaults::KindDefaults;
 use crate::grouping::leaders::leads;
 use crate::grouping::{self, External, Group, GroupingContext};
 
@@ -490,6 +491,7 @@ pub struct Priorities {
     classes: BTreeMap<String, i32>,
     global_default: Option<String>,
     compat_kai: bool,
+    kind_defaults: KindDefaults,
 }
 
 impl Priorities {
@@ -504,7 +506,13 @@ impl Priorities {
             classes,
             global_default: None,
             compat_kai: false,
+            kind_defaults: KindDefaults::default(),
         }
+    }
+
+    /// What workloads of a kind have that name no class.
+    pub fn set_kind_defaults(&mut self, kind_defaults: KindDefaults) {
+        self.kind_defaults = kind_defaults;
     }
 
     /// The same, with workloads read as KAI Scheduler reads them.
@@ -541,6 +549,7 @@ impl Priorities {
             priority_classes: &self.classes,
             global_default: self.global_default.as_deref(),
             compat_kai: self.compat_kai,
+            kind_defaults: &self.kind_defaults,
         }
     }
 }

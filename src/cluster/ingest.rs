@@ -53,6 +53,9 @@ impl Ingest {
     pub async fn run(mut self) {
         let (sender, mut changes) = mpsc::channel(CHANGE_QUEUE);
         let mut watches = Watches::new(self.client.clone(), sender.clone(), Arc::clone(&self.metrics));
+        if let Some((gvk, only)) = self.store.watched_map() {
+            watches.start_one(gvk, only);
+        }
         for gvk in base_kinds() {
             watches.start(gvk);
         }

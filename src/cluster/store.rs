@@ -27,6 +27,7 @@ use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
 use crate::grouping::ObjectId;
 use crate::grouping::core_group::{self, is_core_group};
+use crate::grouping::kind_defaults::KindDefaults;
 use crate::grouping::pod_gang;
 
 /// Skipped objects remembered, so that each is logged once: more than a person would read.
@@ -43,6 +44,8 @@ const BASE_KINDS: [(&str, &str, &str); 8] = [
     ("berth.scheduler", "v1alpha1", "GroupingRule"),
     ("policy", "v1", "PodDisruptionBudget"),
 ];
+
+const CONFIG_MAP: &str = "ConfigMap";
 
 /// The kinds to watch from the start.
 #[must_use]
@@ -109,6 +112,8 @@ pub struct Store {
     pub(super) fetching: BTreeSet<String>,
     pub(super) gangs: BTreeMap<ObjectKey, Gang>,
     pub(super) priorities: Priorities,
+    /// The ConfigMap with the defaults of kinds.
+    defaults_map: Option<ObjectKey>,
     storage: StorageKinds,
     pub(super) core_groups: CoreGroups,
     /// Names of the priority classes by UID.
@@ -158,6 +163,7 @@ impl Store {
             fetching: BTreeSet::new(),
             gangs: BTreeMap::new(),
             priorities: Priorities::shipped(),
+            defaults_map: None,
             storage: StorageKinds::default(),
             core_groups: CoreGroups::default(),
             class_names: BTreeMap::new(),
@@ -175,6 +181,34 @@ impl Store {
     #[must_use]
     pub fn compat_kai(self, compat_kai: bool) -> Self {
         Self { priorities: self.priorities.compat_kai(compat_kai), ..self }
+    }
+
+    /// The same, with the defaults of kinds in this ConfigMap.
+    #[must_use]
+    pub fn defaults_map(mut self, map: Option<ObjectKey>) -> Self {
+        if map.is_some() {
+            self.kinds.insert((String::new(), CONFIG_MAP.to_owned()), Kind::new());
+        }
+        self.defaults_map = map;
+        self
+    }
+
+    /// The one ConfigMap that is to be watched.
+    #[must_use]
+    pub fn watched_map(&self) -> Option<(Gvk, ObjectKey)> {
+        self.defaults_map.clone().map(|key| (Gvk::new("", "v1", CONFIG_MAP), key))
+    }
+
+    /// A mistake takes all defaults back: half of them would be a guess.
+    fn set_kind_defaults(&mut self, map: Option<&Value>) -> Result<(), Bad> {
+        let parsed = map.map(KindDefaults::parse).transpose();
+        let before = self.priorities.clone();
+        self.priorities.set_kind_defaults(parsed.as_ref().ok().cloned().flatten().unwrap_or_default());
+        if before != self.priorities {
+            self.regroup_all();
+        }
+        let object = map.map(|map| format!("v1/ConfigMap {}/{}", raw::key(map).namespace, raw::key(map).name));
+        parsed.map(|_| ()).map_err(|problem| Bad { object: object.unwrap_or_default(), message: problem.to_string() })
     }
 
     /// Takes one change in and says what follows from it.
@@ -315,6 +349,7 @@ impl Store {
                 let facts = convert::budget::budget_facts(&typed::<PodDisruptionBudget>(object)?)?;
                 self.tell(Event::BudgetUpsert(facts));
             }
+            ("", CONFIG_MAP) if self.defaults_map == Some(raw::key(object)) => self.set_kind_defaults(Some(object))?,
             ("berth.scheduler", "GroupingRule") => self.rule_applied(uid, object)?,
             (pod_gang::API_GROUP, pod_gang::KIND) => self.pod_gang_applied(object),
             _ => self.owner_applied(uid, object),
@@ -357,6 +392,12 @@ impl Store {
                 self.storage.deleted(kind, uid).into_iter().for_each(|event| self.tell(event));
             }
             ("policy", "PodDisruptionBudget") => self.tell(Event::BudgetDelete(uid.to_owned())),
+            // Of this kind only that one is watched.
+            ("", CONFIG_MAP) if self.defaults_map.is_some() => {
+                if let Err(bad) = self.set_kind_defaults(None) {
+                    self.skip(CONFIG_MAP, uid, bad);
+                }
+            }
             ("berth.scheduler", "GroupingRule") => self.rule_deleted(uid),
             (pod_gang::API_GROUP, pod_gang::KIND) => self.pod_gang_deleted(uid),
             _ => self.owners.remove(uid),

@@ -629,6 +629,41 @@ fn since_when_a_gang_is_stale_is_read_at_the_start_only() {
     assert!(gangs(&apply(&mut store, kind, group(&json!({})))).is_empty());
 }
 
+#[test]
+fn defaults_of_a_kind_come_from_the_named_map() {
+    let kind = Gvk::new("", "v1", "ConfigMap");
+    let map = |name: &str, types: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "kai", "uid": format!("uid-{name}")},
+            "data": {"types": types},
+        })
+    };
+    let types = |class: &str| {
+        format!(r#"[{{"typeName": "Job", "priorityName": "inference"}},
+            {{"typeName": "Job", "group": "batch", "priorityName": "{class}", "preemptibility": "preemptible"}}]"#)
+    };
+    let mut store = store().defaults_map(Some(berth_engine::facts::ObjectKey::new("kai", "defaults")));
+    assert!(store.watched_map().is_some());
+    let said = |effects: &[Effect]| gangs(effects).pop().map(|facts| (facts.priority, facts.preemptible));
+    assert!(!end_lists(&mut store).contains(&Effect::Engine(Event::Synced)), "the map is listed first");
+    list(&mut store, &kind, map("defaults", &types("build")));
+    apply(&mut store, pod_kind(), pod("a", None));
+    // The entry with the group counts, and a class of the workload's own counts before.
+    assert_eq!(said(&list(&mut store, &job_kind(), job("2"))), Some((100, true)));
+    let mut named = job("2");
+    named["metadata"]["labels"] = json!({"priorityClassName": "train", "kai.scheduler/preemptibility": "non-preemptible"});
+    assert_eq!(said(&apply(&mut store, job_kind(), named)), Some((50, false)));
+    apply(&mut store, job_kind(), job("2"));
+    // Other maps say nothing, edits count at once, a class that does not exist is none.
+    assert!(apply(&mut store, kind.clone(), map("other", &types("train"))).is_empty());
+    assert_eq!(said(&apply(&mut store, kind.clone(), map("defaults", &types("nobody's")))), Some((50, true)));
+    let effects = apply(&mut store, kind.clone(), map("defaults", r#"[{"typeName": "Job", "preemptibility": "perhaps"}]"#));
+    let named = |effect: &Effect| matches!(effect, Effect::Skipped { message, .. } if message.contains("data.types[0].preemptibility"));
+    assert!(effects.iter().any(named), "{effects:?}");
+    assert_eq!(said(&apply(&mut store, kind.clone(), map("defaults", &types("build")))), Some((100, true)));
+    assert_eq!(said(&store.apply(Change::Deleted(kind, Box::new(map("defaults", ""))), 1_000)), Some((50, true)));
+}
+
 /// An object below an owner of the given kind, name and UID.
 fn below(mut object: Value, owner: [&str; 4]) -> Value {
     let [api_version, kind, name, uid] = owner;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use berth_engine::facts::ObjectKey;
 use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::WatchStreamExt;
@@ -52,6 +53,16 @@ impl Watches {
 
     /// Starts the watch of a kind, once. False when there are too many already.
     pub fn start(&mut self, gvk: Gvk) -> bool {
+        self.start_of(gvk, None)
+    }
+
+    /// Starts the watch of one object.
+    pub fn start_one(&mut self, gvk: Gvk, only: ObjectKey) {
+        // The first of all watches is never too many.
+        let _started = self.start_of(gvk, Some(only));
+    }
+
+    fn start_of(&mut self, gvk: Gvk, only: Option<ObjectKey>) -> bool {
         if self.started.contains(&gvk.group_kind()) {
             return true;
         }
@@ -64,6 +75,7 @@ impl Watches {
             changes: self.changes.clone(),
             metrics: Arc::clone(&self.metrics),
             gvk,
+            only,
             listed: false,
             complaint: Complaint::default(),
         };
@@ -86,6 +98,8 @@ struct Watch {
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
     gvk: Gvk,
+    /// Of the kind only this object.
+    only: Option<ObjectKey>,
     /// The last round came as far as a complete list.
     listed: bool,
     complaint: Complaint,
@@ -164,8 +178,14 @@ impl Watch {
     }
 
     async fn follow(&mut self, resource: &ApiResource) -> Ended {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
-        let config = watcher::Config::default().page_size(PAGE_SIZE);
+        let mut config = watcher::Config::default().page_size(PAGE_SIZE);
+        let api: Api<DynamicObject> = match &self.only {
+            None => Api::all_with(self.client.clone(), resource),
+            Some(only) => {
+                config = config.fields(&format!("metadata.name={}", only.name));
+                Api::namespaced_with(self.client.clone(), &only.namespace, resource)
+            }
+        };
         let stream = watcher(api, config).default_backoff();
         let mut stream = std::pin::pin!(stream);
         while let Some(item) = stream.next().await {

@@ -7,6 +7,7 @@ use berth_api::{keys, parse_duration_millis};
 use berth_engine::policy::Objective;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::kind_defaults::KindDefault;
 use super::object::{Notes, Object};
 use super::{Group, GroupProblem, Input, ObjectId, ProblemCode};
 
@@ -211,12 +212,24 @@ impl<'a> Defaults<'a> {
             let code = ProblemCode::UnknownPriorityClass;
             warnings.push(GroupProblem::text(code, self.display(object), key, name, allowed));
         }
-        admitted.unwrap_or(self.default_priority).to_owned()
+        if let Some(name) = admitted {
+            return name.to_owned();
+        }
+        // Of the operator's choice for the kind, too, only what exists counts.
+        let of_kind = self.kind_default().and_then(|of_kind| of_kind.priority.as_deref());
+        of_kind.filter(|name| self.input.context.priority_class(name).is_some()).unwrap_or(self.default_priority).to_owned()
+    }
+
+    fn kind_default(&self) -> Option<&'a KindDefault> {
+        let top = self.input.top().id();
+        self.input.context.kind_defaults.get(top.group(), &top.kind)
     }
 
     fn preemptibility(&self, warnings: &mut Vec<GroupProblem>) -> Option<Preemptibility> {
         let key = keys::PREEMPTIBILITY;
-        let (object, word) = self.sources_then_pod(|object| object.labels().get(key))?;
+        let Some((object, word)) = self.sources_then_pod(|object| object.labels().get(key)) else {
+            return self.kind_default()?.preemptibility;
+        };
         match word {
             "preemptible" => Some(Preemptibility::Preemptible),
             "non-preemptible" => Some(Preemptibility::NonPreemptible),

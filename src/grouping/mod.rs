@@ -12,6 +12,7 @@ pub mod core_group;
 mod defaults;
 pub mod expand;
 mod joint;
+pub mod kind_defaults;
 pub mod kinds;
 pub mod leaders;
 mod object;
@@ -54,6 +55,8 @@ pub struct GroupingContext<'a> {
     pub priority_classes: &'a BTreeMap<String, i32>,
     /// Name of the class that is the global default, if there is one.
     pub global_default: Option<&'a str>,
+    /// What workloads of a kind have that name no class and no preemptibility.
+    pub kind_defaults: &'a kind_defaults::KindDefaults,
     /// Read workloads as KAI Scheduler does, also where Berth differs on purpose.
     pub compat_kai: bool,
 }

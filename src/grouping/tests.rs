@@ -44,7 +44,7 @@ fn groupings(yaml: &str, global_default: Option<&str>) -> Vec<(String, Grouping)
     }
     let priority_classes: BTreeMap<_, _> =
         INSTALLED_PRIORITY_CLASSES.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-    let context = GroupingContext { priority_classes: &priority_classes, global_default, compat_kai: false };
+    let context = GroupingContext { priority_classes: &priority_classes, global_default, compat_kai: false, kind_defaults: &super::kind_defaults::KindDefaults::default() };
     let name = |pod: &Pod| pod.metadata.name.clone().unwrap_or_default();
     pods.iter().map(|pod| (name(pod), group_pod(pod, &index, &context))).collect()
 }

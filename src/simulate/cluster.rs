@@ -27,6 +27,7 @@ use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
 use crate::grouping::core_group::is_core_group;
+use crate::grouping::kind_defaults::KindDefaults;
 use crate::grouping::pod_gang::is_pod_gang;
 use crate::grouping::{Group, ObjectIndex, Parts, rules, walk};
 
@@ -175,8 +176,26 @@ impl Cluster {
         self.members.get(uid).cloned().unwrap_or_default()
     }
 
+    /// Reads the ConfigMap with the defaults of kinds, if one is named and among the objects.
+    fn read_kind_defaults(&mut self, items: &[Item]) {
+        let Some(key) = &self.options.defaults_map else { return };
+        let is_it = |item: &&Item| {
+            let metadata = |field: &str| text(&item.value, &format!("/metadata/{field}"));
+            text(&item.value, "/kind") == "ConfigMap" && (metadata("namespace"), metadata("name")) == (key.namespace.as_str(), key.name.as_str())
+        };
+        let Some(item) = items.iter().find(is_it) else { return };
+        match KindDefaults::parse(&item.value) {
+            Ok(defaults) => self.priorities.set_kind_defaults(defaults),
+            Err(problem) => {
+                let (place, name) = (item.place.clone(), name_of(&item.value));
+                self.skip(&place, &name, &problem.field, problem.message);
+            }
+        }
+    }
+
     /// Adds or changes objects. Creation order is their timestamp, then their order here.
     pub fn apply(&mut self, items: Vec<Item>) {
+        self.read_kind_defaults(&items);
         let names_group = items.iter().any(|item| is_core_group(text(&item.value, "/apiVersion"), text(&item.value, "/kind")));
         let pod_gangs: Vec<Value> = items.iter().filter(|item| is_pod_gang(&item.value)).map(|item| item.value.clone()).collect();
         let mut used = Vec::new();

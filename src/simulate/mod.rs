@@ -11,6 +11,7 @@ pub mod result;
 pub mod scenario;
 mod yaml;
 
+use berth_engine::facts::ObjectKey;
 use berth_engine::policy::{Objective, Policy};
 
 /// Choices of one run.
@@ -22,6 +23,8 @@ pub struct Options {
     pub default_topology: Option<String>,
     /// Objective of gangs that name none.
     pub objective: Objective,
+    /// The ConfigMap with the defaults of kinds.
+    pub defaults_map: Option<ObjectKey>,
     /// Turn every deliberate difference from KAI Scheduler off.
     pub compat_kai: bool,
 }
@@ -34,6 +37,7 @@ impl Options {
             scheduler_name: "kai-scheduler".to_owned(),
             default_topology: None,
             objective: Objective::Kai,
+            defaults_map: None,
             compat_kai: false,
         }
     }

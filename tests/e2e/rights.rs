@@ -16,7 +16,12 @@ use crate::stories::{region, required_region};
 
 /// The objects that the command writes.
 pub(crate) fn generated(namespace: &str) -> Vec<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_berth")).args(["generate", "rbac", "-n", namespace]).output().unwrap();
+    generated_with(namespace, &[])
+}
+
+/// The same with more arguments.
+pub(crate) fn generated_with(namespace: &str, more: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_berth")).args(["generate", "rbac", "-n", namespace]).args(more).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     text.split("---\n").filter(|document| !document.is_empty()).map(|one| serde_saphyr::from_str(one).unwrap()).collect()

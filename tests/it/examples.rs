@@ -165,6 +165,28 @@ fn the_same_input_gives_the_same_bytes_and_lines_fit() {
 }
 
 #[test]
+fn defaults_of_a_kind_come_from_the_named_map() {
+    let file = std::env::temp_dir().join(format!("berth-kind-defaults-{}.yaml", std::process::id()));
+    let shown = |types: &str| {
+        let map = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: m, namespace: kai}}, data: {{types: '{types}'}}}}");
+        std::fs::write(&file, map).unwrap();
+        let flags = ["--default-priorities-configmap-name", "m", "--default-priorities-configmap-namespace", "kai", "-o", "json"];
+        let mut arguments = vec!["simulate", "examples/kai/cluster.yaml", "examples/kai/queues.yaml", file.to_str().unwrap()];
+        arguments.extend(flags);
+        let output = berth(&arguments);
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+    };
+    // Work that is not preemptible stays within the quotas: 4, 2 and 0.
+    let result = shown(r#"[{"typeName": "Job", "preemptibility": "non-preemptible"}]"#);
+    assert_eq!(result["summary"]["bound"], 6, "{}", result["summary"]);
+    let result = shown(r#"[{"typeName": "Job", "group": "example.com", "preemptibility": "non-preemptible"}]"#);
+    assert_eq!(result["summary"]["bound"], 11, "{}", result["summary"]);
+    let result = shown(r#"[{"typeName": "Job", "preemptibility": "perhaps"}]"#);
+    assert!(result["skipped"][0].to_string().contains("preemptible or non-preemptible"), "{}", result["skipped"]);
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn definitions_are_generated() {
     let output = berth(&["generate", "crds"]);
     assert!(output.status.success() && stdout(&output).contains("podgroups.scheduling.run.ai"));
