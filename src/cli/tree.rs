@@ -61,6 +61,7 @@ enum Output {
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
+        defaults_map: None,
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: None,
         objective: Objective::Kai,
