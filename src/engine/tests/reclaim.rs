@@ -58,6 +58,24 @@ fn a_share_comes_back_whichever_gang_is_the_larger() {
 }
 
 #[test]
+fn a_gang_is_woken_when_others_come_to_owe_it() {
+    let mut lab = Lab::new("r1: a b");
+    for facts in [queue("qa", None, 8, 1), queue("qb", None, 8, 1)] {
+        lab.send(Event::QueueUpsert(facts));
+    }
+    // Both are on their way: what becomes of them is not known yet.
+    lab.in_queue("qa", "a0", &[], 1, 8);
+    lab.in_queue("qa", "a1", &[], 1, 8);
+    assert_eq!(lab.pass().decisions.len(), 2);
+    lab.in_queue("qb", "b0", &[], 1, 8);
+    assert!(lab.hunted().is_empty());
+    for pod in ["a0-0", "a1-0"] {
+        lab.send(Event::BindEnded(pod.into(), BindResult::Bound));
+    }
+    assert_eq!(lab.hunted().len(), 1);
+}
+
+#[test]
 fn sides_are_compared_where_the_ways_part() {
     // Department x holds 24 of 32, and deserves 16. Within it, y has less than z, and still z owes nothing to w of the
     // other department that y does not.

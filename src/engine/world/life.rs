@@ -78,6 +78,9 @@ impl World {
             };
             let (standing, usage) = (self.standing(gang), self.usage_of(gang));
             let Some(gang) = self.gangs[idx.at()].as_mut() else { continue };
+            let asked = |row: &[i64], column: usize| row.get(column).copied().unwrap_or(0);
+            let before = gang.usage.requested.iter().enumerate();
+            self.changes.requests |= before.into_iter().any(|(column, amount)| asked(&usage.requested, column) < *amount);
             gang.usage = usage;
             let (was_stale, was_given_up) = (gang.life.stale_since.is_some(), gang.life.evicted_at.is_some());
             review(gang, &standing, now);

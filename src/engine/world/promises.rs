@@ -248,6 +248,7 @@ impl World {
         let gang = self.gang_by_key.get(key).and_then(|idx| self.gangs[idx.at()].as_ref());
         if let Some(gang) = gang.filter(|gang| gang.facts.preemptible) {
             self.changes.note_prey(&gang.facts.queue, gang.facts.priority);
+            self.changes.bound.insert(gang.facts.queue.clone());
         }
     }
 }

@@ -53,6 +53,10 @@ pub(crate) struct Changes {
     prey: BTreeMap<String, i32>,
     /// A disruption budget allows more than before.
     pub budgets: bool,
+    /// Queues (of preemptible gangs) of which a Binding was confirmed.
+    pub(super) bound: BTreeSet<String>,
+    /// A gang asks for less than before: the shares of others may have grown.
+    pub(super) requests: bool,
 }
 
 impl Changes {
@@ -97,7 +101,10 @@ impl World {
     pub(crate) fn take_woken(&mut self) -> BTreeSet<GangIdx> {
         let changes = std::mem::take(&mut self.changes);
         let gains = self.gains(&changes);
-        let queue_gained = changes.queues || self.charge_fell(&changes);
+        let charge_fell = self.charge_fell(&changes);
+        let queue_gained = changes.queues || charge_fell;
+        let moved = queue_gained || changes.requests || !changes.bound.is_empty();
+        let owed = if moved { self.owed() } else { BTreeSet::new() };
         self.waiting
             .clone()
             .into_iter()
@@ -107,11 +114,22 @@ impl World {
                 changes.all
                     || (parked.queue && queue_gained)
                     || (gang.promise.is_some() && self.awaited_leavers(gang).0 != parked.leavers)
-                    || (parked.room && changes.budgets)
+                    || (parked.room && (changes.budgets || owed.contains(&gang.facts.queue)))
                     || (parked.room && changes.prey.get(&gang.facts.queue).is_some_and(|lowest| *lowest < gang.facts.priority))
                     || (parked.room && parked.shapes.iter().any(|shape| self.gained(*shape, &gains)))
             })
             .collect()
+    }
+
+    /// Queues with gangs that wait for room and less than their fair share: others may owe them some.
+    fn owed(&self) -> BTreeSet<String> {
+        let waits = |idx: &GangIdx| self.gangs[idx.at()].as_ref()?.parked.as_ref().map(|parked| parked.room);
+        if self.queues.len() < 2 || !self.waiting.iter().any(|idx| waits(idx) == Some(true)) {
+            return BTreeSet::new();
+        }
+        let standings = self.standings();
+        let below = standings.queues.iter().filter(|queue| (0..3).any(|slot| queue.allocated[slot] < queue.fair[slot]));
+        below.map(|queue| queue.name.clone()).collect()
     }
 
     fn gains(&self, changes: &Changes) -> Vec<Gain> {
