@@ -2,7 +2,7 @@
 //!
 //! Each drops a part of the problem, so each is sound alone and the largest
 //! counts: one shape without the others; every pod as small as the smallest in
-//! each resource; one resource in sum; subgroups that need one domain each, packed
+//! each resource; one resource in sum, and in units of what a pod asks for; subgroups that need one domain each, packed
 //! by one resource into bins of the largest room (Martello and Toth's L2); and by how many of a
 //! size each domain takes.
 //! Integers only.
@@ -50,6 +50,10 @@ impl Solver<'_> {
             let rooms = self.free_in(&demand, column, tree, &layer);
             let asked: i64 = demand.iter().map(|(shape, n)| self.asks(*shape, column) * *n as i64).sum();
             fewest = fewest.max(layer.needed(&rooms, asked.max(0) as u64));
+            for size in self.sizes_of(&demand, column) {
+                let rooms = self.units_in(&demand, (column, size), tree, &layer);
+                fewest = fewest.max(layer.needed(&rooms, self.units_asked(&demand, (column, size))));
+            }
             let mut items = Vec::new();
             self.whole_subgroups(root, tree, depth, column, &mut items);
             fewest = fewest.max(bins(items, rooms.iter().copied().max().unwrap_or(0)));
@@ -74,6 +78,35 @@ impl Solver<'_> {
             fewest = fewest.max(layer.needed(&rooms.collect::<Vec<_>>(), as_large as u64));
         }
         fewest
+    }
+
+    /// Pods of several shapes beside each other: in no resource do they ask for more units of a size than the nodes of the
+    /// domain have. A pod that asks for seven takes three units of two.
+    pub(super) fn units_fit(&self, demand: &[(ShapeIdx, usize)], tree: TreeIdx, domain: DomainIdx) -> bool {
+        let layer = Layer { domains: vec![domain], lived_in: vec![false] };
+        self.columns_of(demand).into_iter().all(|column| {
+            self.sizes_of(demand, column).into_iter().all(|size| {
+                let rooms = self.units_in(demand, (column, size), tree, &layer);
+                rooms.into_iter().sum::<u64>() >= self.units_asked(demand, (column, size))
+            })
+        })
+    }
+
+    /// What the shapes ask for in a column, each amount once.
+    fn sizes_of(&self, demand: &[(ShapeIdx, usize)], column: usize) -> Vec<i64> {
+        let mut sizes: Vec<i64> = demand.iter().map(|(shape, _)| self.asks(*shape, column)).filter(|size| *size > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn units_asked(&self, demand: &[(ShapeIdx, usize)], (column, size): (usize, i64)) -> u64 {
+        demand.iter().map(|(shape, n)| (self.asks(*shape, column) / size).max(0) as u64 * *n as u64).sum()
+    }
+
+    /// Units of a size by domain, node by node, on nodes that take any of the shapes.
+    fn units_in(&self, demand: &[(ShapeIdx, usize)], (column, size): (usize, i64), tree: TreeIdx, layer: &Layer) -> Vec<u64> {
+        self.summed(demand, tree, layer, |free| (free.get(column).copied().unwrap_or(0).max(0) / size) as u64)
     }
 
     fn asks(&self, shape: ShapeIdx, column: usize) -> i64 {

@@ -94,6 +94,7 @@ impl Solver<'_> {
             && demand
                 .iter()
                 .all(|(shape, n)| self.slots_in(*shape, region, tree, domain) >= *n as u64)
+            && (demand.len() < 2 || self.units_fit(demand, tree, domain))
             && self.parts_fit(item, region, tree, domain)
     }
 
