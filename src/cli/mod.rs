@@ -3,14 +3,18 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use berth_api::keys;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod generate;
 pub mod locate;
 mod progress;
+pub mod queue;
 pub mod render;
 pub mod run;
 pub mod simulate;
+
+use crate::cluster::pool::NodePool;
 
 /// Everything asked for holds.
 pub const YES: u8 = 0;
@@ -33,6 +37,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Say which rank is on which node, and in which domains.
     Where(locate::Arguments),
+    /// Say what waits, in which order and why, and how the queues stand.
+    Queue(queue::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -46,6 +52,23 @@ pub enum Compat {
     Kai,
 }
 
+/// Which part of the cluster is seen.
+#[derive(Debug, Args)]
+pub struct PoolArguments {
+    /// Label that divides nodes, queues and PodGroups into node pools.
+    #[arg(long, value_name = "KEY", default_value = keys::NODE_POOL, env = "BERTH_NODEPOOL_LABEL_KEY")]
+    nodepool_label_key: String,
+    /// See only the nodes, queues and PodGroups with this value of the label; empty: those without it. Absent: all.
+    #[arg(long, value_name = "VALUE", env = "BERTH_PARTITION_LABEL_VALUE")]
+    partition_label_value: Option<String>,
+}
+
+impl PoolArguments {
+    fn pool(&self) -> NodePool {
+        NodePool::new(&self.nodepool_label_key, self.partition_label_value.as_deref())
+    }
+}
+
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -54,6 +77,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Where(arguments) => locate::run(&arguments, &mut out),
+        Command::Queue(arguments) => queue::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

@@ -1,7 +1,7 @@
 //! `berth run`: the scheduler. Builds the parts, joins them, and sees them to their end.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -13,7 +13,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::{Compat, YES};
+use super::{Compat, PoolArguments, YES};
 use crate::bind::{self, Binder};
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
@@ -30,6 +30,8 @@ pub struct Arguments {
     /// Schedule the pods whose schedulerName is this.
     #[arg(long, env = "BERTH_SCHEDULER_NAME", default_value = keys::SCHEDULER_NAME)]
     scheduler_name: String,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Topology for constraints that name a level and no topology.
     #[arg(long, env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
@@ -81,9 +83,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     result.map(|()| YES)
 }
 
-async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match (&arguments.kubeconfig, &arguments.context) {
+/// A client for the cluster that is meant.
+pub(super) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config = match (kubeconfig, context) {
         (Some(path), _) => {
             let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
@@ -103,7 +106,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     info!(address = %listener.local_addr()?, scheduler = %arguments.scheduler_name, version = env!("CARGO_PKG_VERSION"), "berth starts");
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
-    let client = client(arguments).await?;
+    let client = connect(arguments.kubeconfig.as_deref(), arguments.context.as_deref()).await?;
     let elects = stands_for_election(arguments);
     let fence = if elects { Fence::shut() } else { Fence::open() };
     let mut leadership = lease(arguments, &client, fence.clone());
@@ -178,7 +181,12 @@ fn stands_for_election(arguments: &Arguments) -> bool {
 /// Our part in the Lease; `fence` opens when we lead.
 fn lease(arguments: &Arguments, client: &Client, fence: Fence) -> Leadership {
     let namespace = arguments.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-    Leadership::new(client.clone(), namespace, &leader::lease_name(&arguments.scheduler_name), &leader::identity(), fence)
+    // As in KAI Scheduler, each pool has its own leader.
+    let scheduler = match arguments.pool.partition_label_value.as_deref() {
+        Some(value) if !value.is_empty() => format!("{}-{value}", arguments.scheduler_name),
+        _ => arguments.scheduler_name.clone(),
+    };
+    Leadership::new(client.clone(), namespace, &leader::lease_name(&scheduler), &leader::identity(), fence)
 }
 
 /// The running parts.
@@ -217,7 +225,7 @@ async fn start(
     let (command_sender, commands) = mpsc::unbounded_channel();
 
     let compat_kai = arguments.compat == Some(Compat::Kai);
-    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai);
+    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai).node_pool(arguments.pool.pool());
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::progress::Progress;
 use super::render::{html, json, table};
-use super::{Compat, NO, YES, complain};
+use super::{Compat, NO, PoolArguments, YES, complain};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
 use crate::simulate::result::SimulationResult;
@@ -44,6 +44,8 @@ pub struct Arguments {
         env = "BERTH_SCHEDULER_NAME"
     )]
     scheduler_name: String,
+    #[command(flatten)]
+    pool: PoolArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,6 +66,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
         compat_kai: arguments.compat == Some(Compat::Kai),
+        node_pool: arguments.pool.pool(),
     };
     let reading = Progress::start("reading".to_owned());
     let items = read_paths(&arguments.paths)?;

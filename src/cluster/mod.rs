@@ -8,9 +8,11 @@ pub mod convert;
 pub mod core_groups;
 pub mod directory;
 pub mod ingest;
+pub mod list;
 mod gangs;
 mod held;
 mod owners;
+pub mod pool;
 pub mod raw;
 pub mod store;
 #[cfg(test)]

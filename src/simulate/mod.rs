@@ -12,6 +12,8 @@ mod yaml;
 
 use berth_engine::policy::Policy;
 
+use crate::cluster::pool::NodePool;
+
 /// Choices of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -21,6 +23,8 @@ pub struct Options {
     pub default_topology: Option<String>,
     /// Turn every deliberate difference from KAI Scheduler off.
     pub compat_kai: bool,
+    /// The nodes, queues and PodGroups that are seen.
+    pub node_pool: NodePool,
 }
 
 impl Options {
@@ -31,6 +35,7 @@ impl Options {
             scheduler_name: "kai-scheduler".to_owned(),
             default_topology: None,
             compat_kai: false,
+            node_pool: NodePool::all(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod examples;
 mod garbage;
+mod queues;
 mod ranks;
 mod scenarios;
 

@@ -2,6 +2,7 @@
 
 pub mod html;
 pub mod json;
+pub mod queues;
 pub mod ranks;
 pub mod table;
 mod words;
