@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod generate;
 pub mod locate;
+pub mod check;
 mod progress;
 pub mod queue;
 pub mod render;
@@ -39,6 +40,8 @@ enum Command {
     Where(locate::Arguments),
     /// Say what waits, in which order and why, and how the queues stand.
     Queue(queue::Arguments),
+    /// Look for mistakes in manifests and dumps.
+    Check(check::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),
         Command::Where(arguments) => locate::run(&arguments, &mut out),
+        Command::Check(arguments) => check::run(&arguments, &mut out),
         Command::Queue(arguments) => queue::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),

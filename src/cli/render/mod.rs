@@ -6,3 +6,5 @@ pub mod queues;
 pub mod ranks;
 pub mod table;
 mod words;
+
+pub(super) use words::hanging;
