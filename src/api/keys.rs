@@ -8,6 +8,12 @@
 /// Annotation on a Topology, `"true"`: used by constraints that name a level but no topology.
 pub const DEFAULT_TOPOLOGY: &str = "berth.scheduler/default";
 
+/// Annotation on an owner, its only pod template or a PodGroup: what the best placement is, `kai` or `compact`.
+pub const OBJECTIVE: &str = "berth.scheduler/objective";
+
+/// Annotation on a derived PodGroup, `"true"`: its objective came from the workload, and goes when that no longer names one.
+pub const DERIVED_OBJECTIVE: &str = "berth.scheduler/derived-objective";
+
 /// Annotation on a PodGroup of ours, JSON: subgroups that prefer the lowest level of their topology on their own.
 pub const AUTOMATIC_PREFERRED: &str = "berth.scheduler/automatic-preferred";
 

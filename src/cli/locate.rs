@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use berth_engine::outcome::GangReport;
+use berth_engine::policy::Objective;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// Topology of gangs that name none.
     #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
+    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
+    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
+    objective: Objective,
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
@@ -63,6 +67,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let mut cluster = Cluster::new(Options {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
+        objective: arguments.objective,
         compat_kai: arguments.compat == Some(Compat::Kai),
         node_pool: arguments.pool.pool(),
     });

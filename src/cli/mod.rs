@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use berth_api::keys;
+use berth_engine::policy::Objective;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod generate;
@@ -70,6 +72,12 @@ impl PoolArguments {
     fn pool(&self) -> NodePool {
         NodePool::new(&self.nodepool_label_key, self.partition_label_value.as_deref())
     }
+}
+
+/// Reads the name of an objective.
+pub fn objective() -> impl TypedValueParser<Value = Objective> {
+    PossibleValuesParser::new(Objective::ALL.map(Objective::name))
+        .try_map(|name| Objective::named(&name).ok_or_else(Objective::allowed))
 }
 
 /// Runs the command that the process was started with.

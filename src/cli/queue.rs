@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use berth_engine::policy::Objective;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
@@ -39,6 +40,9 @@ pub struct Arguments {
     /// Pods with this schedulerName are placed; others only hold room.
     #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
     scheduler_name: String,
+    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
+    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
+    objective: Objective,
     #[command(flatten)]
     pool: PoolArguments,
     /// Kubeconfig; without it KUBECONFIG, the usual file, or the service account inside a cluster.
@@ -69,6 +73,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
         compat_kai: arguments.compat == Some(Compat::Kai),
+        objective: arguments.objective,
         node_pool: arguments.pool.pool(),
     });
     cluster.apply(items);

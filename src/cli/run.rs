@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use berth_api::keys;
-use berth_engine::policy::Policy;
+use berth_engine::policy::{Objective, Policy};
 use clap::Args;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Topology for constraints that name a level and no topology.
     #[arg(long, env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
+    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
+    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
+    objective: Objective,
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
@@ -242,6 +245,7 @@ async fn start(
     let ingest = tokio::spawn(ingest.run());
     let policy = Policy {
         default_topology: arguments.default_topology.clone(),
+        objective: arguments.objective,
         compat_kai,
         staleness_grace_millis: arguments.default_staleness_grace_period,
         verdict_age_millis: Policy::VERDICT_AGE_MILLIS,

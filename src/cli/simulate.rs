@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use berth_engine::policy::Objective;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
@@ -33,6 +34,9 @@ pub struct Arguments {
     /// Topology of gangs that name none.
     #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
+    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
+    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
+    objective: Objective,
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
@@ -65,6 +69,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
+        objective: arguments.objective,
         compat_kai: arguments.compat == Some(Compat::Kai),
         node_pool: arguments.pool.pool(),
     };

@@ -25,7 +25,7 @@ mod gang;
 mod shape;
 pub mod storage;
 
-pub use gang::{derived_gang_facts, gang_facts, has_derived_constraint, unread_owner_fact};
+pub use gang::{derived_gang_facts, gang_facts, has_derived_constraint, has_derived_objective, unread_owner_fact};
 pub use shape::shape_facts;
 
 /// The label that may only be the last level of a topology.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use berth_engine::facts::{Event, GangFacts, PodFacts, ProblemCode};
+use berth_engine::policy::Objective;
 use serde_json::{Value, json};
 
 use super::directory::SharedDirectory;
@@ -262,6 +263,33 @@ fn a_constraint_goes_with_its_annotation_unless_a_person_wrote_it() {
     assert_eq!(gangs(&effects)[0].constraint.required.as_deref(), Some("zone"));
     let spec = &patch(&effects).unwrap()["spec"];
     assert_eq!(spec, &json!({"minMember": 3}));
+}
+
+#[test]
+fn an_objective_goes_with_its_annotation_unless_a_person_wrote_it() {
+    let key = "berth.scheduler/objective";
+    let (mut store, object) = with_pod_group(&json!({key: "compact"}), |_| {});
+    assert_eq!(object["metadata"]["annotations"][key], "compact");
+    let kept = gangs(&apply(&mut store, job_kind(), {
+        let mut job = job("3");
+        job["spec"]["template"]["metadata"] = json!({"annotations": {key: "compact"}});
+        job
+    }))[0].clone();
+    assert_eq!((kept.objective, kept.problems.len()), (Some(Objective::Compact), 0));
+    let effects = apply(&mut store, job_kind(), job("2"));
+    assert_eq!(gangs(&effects)[0].objective, None);
+    assert!(patch(&effects).unwrap()["metadata"]["annotations"].get(key).is_some_and(Value::is_null));
+    // Hand-written: it stays, and the workload's own goes before it.
+    let (mut store, _) = with_pod_group(&json!({}), |object| object["metadata"]["annotations"][key] = json!("compact"));
+    let effects = apply(&mut store, job_kind(), job("3"));
+    assert_eq!(gangs(&effects)[0].objective, Some(Objective::Compact));
+    assert!(patch(&effects).unwrap()["metadata"]["annotations"].get(key).is_none());
+    let mut wrong = job("3");
+    wrong["metadata"]["annotations"][key] = json!("tight");
+    let effects = apply(&mut store, job_kind(), wrong);
+    let problem = &gangs(&effects)[0].problems[0];
+    assert_eq!((problem.object.as_str(), problem.key.as_str(), problem.value.as_str()), ("Job/train", key, "tight"));
+    assert_eq!(problem.allowed, "kai or compact");
 }
 
 #[test]

@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::policy::Objective;
+
 pub use crate::problem::{Problem, ProblemCode};
 
 /// Milliseconds since the Unix epoch (or since the start of a simulation).
@@ -385,6 +387,8 @@ pub struct GangFacts {
     pub constraint: ConstraintFacts,
     /// How long it may run below its minimum before it is evicted; negative is for ever, `None` the operator's choice.
     pub staleness_grace_millis: Option<Millis>,
+    /// What the best placement of it is; `None`: the operator's choice.
+    pub objective: Option<Objective>,
     /// How its parts are called.
     pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.

@@ -4,6 +4,7 @@
 mod proof;
 
 use crate::facts::{Amounts, Millis, ObjectKey};
+use crate::policy::Objective;
 pub use proof::{Counted, Proof};
 
 /// What one call of `schedule` decided.
@@ -115,11 +116,13 @@ pub enum QualityStatus {
     Unknown,
 }
 
-/// Quality of a placement for objective `kai` (placement.md section 3).
+/// Quality of a placement for its objective (placement.md section 3).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Quality {
     /// Proof status.
     pub status: QualityStatus,
+    /// What it was placed by: `Kai` wherever the general search placed it.
+    pub objective: Objective,
     /// `Optimal` speaks of every line of the order; else of the containing domain and the number of domains used.
     pub whole_order: bool,
     /// Score in thousandths: 1000 means nothing better exists.

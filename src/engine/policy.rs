@@ -11,11 +11,49 @@ pub enum NodeStrategy {
     Spread,
 }
 
+/// Which of the legal placements is the best (placement.md section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Objective {
+    /// KAI Scheduler's order: of the smallest domains that hold the gang the tightest, then the fewest domains inside it.
+    #[default]
+    Kai,
+    /// Of those domains the one in which the gang needs the fewest domains, then the tightest.
+    Compact,
+}
+
+impl Objective {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Kai, Self::Compact];
+
+    /// What it is called in annotations, flags and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kai => "kai",
+            Self::Compact => "compact",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|objective| objective.name() == name)
+    }
+
+    /// The names, for messages.
+    #[must_use]
+    pub fn allowed() -> String {
+        Self::ALL.map(Self::name).join(" or ")
+    }
+}
+
 /// Policy of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Name given by `--default-topology`; `None` falls to the annotated or the only one.
     pub default_topology: Option<String>,
+    /// Objective of gangs that name none.
+    pub objective: Objective,
     /// Strategy for pods that ask for GPUs.
     pub gpu_strategy: NodeStrategy,
     /// Strategy for other pods.
@@ -50,6 +88,7 @@ impl Policy {
     pub fn standard() -> Self {
         Self {
             default_topology: None,
+            objective: Objective::Kai,
             gpu_strategy: NodeStrategy::Pack,
             cpu_strategy: NodeStrategy::Pack,
             compat_kai: false,

@@ -381,6 +381,7 @@ impl Pass<'_> {
         }
         let mut rooms = std::mem::take(&mut self.world.rooms);
         let mut solver = Solver::new(self.world, &mut rooms, self.policy);
+        solver.objective = gang.facts.objective.unwrap_or(self.policy.objective);
         let solved = solver.solve(item);
         let mut steps = solver.steps;
         let result = match (solved, blocked) {

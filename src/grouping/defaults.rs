@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::pod_group::{PodGroupSpec, Preemptibility, TopologyConstraint};
 use berth_api::{keys, parse_duration_millis};
+use berth_engine::policy::Objective;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::object::{Notes, Object};
@@ -17,12 +18,13 @@ const LONGEST_NAME: usize = 253;
 const DEVICE_SHARING: [&str; 4] = [keys::GPU_FRACTION, keys::GPU_MEMORY, keys::GPU_FRACTION_NUM_DEVICES, keys::MPS];
 
 /// Annotations that speak about the very object they are on, or that binding writes on a pod that is its own owner.
-const NOT_COPIED: [&str; 8] = [
+const NOT_COPIED: [&str; 9] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
     keys::POD_GROUP,
     keys::DECISION,
     keys::AUTOMATIC_PREFERRED,
+    keys::DERIVED_OBJECTIVE,
     keys::RECEIVED_RESOURCE_TYPE,
     keys::NUMA_PREDICTED,
     keys::NUMA_OBSERVED,
@@ -117,8 +119,19 @@ impl<'a> Defaults<'a> {
             topology_constraint: self.constraint(),
             ..PodGroupSpec::default()
         };
+        self.read_objective(&mut group);
         self.note_what_is_not_read(&mut group);
         group
+    }
+
+    /// The objective goes to the PodGroup also where the template names it; a wrong one keeps the gang pending.
+    fn read_objective(&self, group: &mut Group) {
+        let Some((object, value)) = self.annotation(keys::OBJECTIVE) else { return };
+        group.annotations.insert(keys::OBJECTIVE.to_owned(), value.to_owned());
+        if Objective::named(value).is_none() {
+            let code = ProblemCode::InvalidPolicy;
+            group.problems.push(GroupProblem::text(code, object, keys::OBJECTIVE, value, Objective::allowed()));
+        }
     }
 
     fn first(&self) -> Object<'a> {

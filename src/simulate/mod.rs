@@ -10,7 +10,7 @@ pub mod result;
 pub mod scenario;
 mod yaml;
 
-use berth_engine::policy::Policy;
+use berth_engine::policy::{Objective, Policy};
 
 use crate::cluster::pool::NodePool;
 
@@ -21,6 +21,8 @@ pub struct Options {
     pub scheduler_name: String,
     /// Topology of gangs that name none.
     pub default_topology: Option<String>,
+    /// Objective of gangs that name none.
+    pub objective: Objective,
     /// Turn every deliberate difference from KAI Scheduler off.
     pub compat_kai: bool,
     /// The nodes, queues and PodGroups that are seen.
@@ -34,6 +36,7 @@ impl Options {
         Self {
             scheduler_name: "kai-scheduler".to_owned(),
             default_topology: None,
+            objective: Objective::Kai,
             compat_kai: false,
             node_pool: NodePool::all(),
         }
@@ -42,6 +45,7 @@ impl Options {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             default_topology: self.default_topology.clone(),
+            objective: self.objective,
             compat_kai: self.compat_kai,
             ..Policy::standard()
         }

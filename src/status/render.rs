@@ -220,7 +220,7 @@ pub(super) fn status(report: &GangReport) -> Value {
             .iter()
             .map(|level| json!({"level": level.level, "domains": level.domains, "lowerBound": level.lower_bound}))
             .collect();
-        json!({"status": status, "score": score(quality.score_millis), "objective": "kai", "levels": levels})
+        json!({"status": status, "score": score(quality.score_millis), "objective": quality.objective.name(), "levels": levels})
     });
     let level = report.quality.as_ref().and_then(|quality| quality.containing.last()).map(|(label, _)| label.clone());
     let mut status = json!({

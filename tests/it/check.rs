@@ -48,7 +48,6 @@ spec: {minMember: 1}
 "#;
     let expected = pairs(&[
         ("hand", "KeyOnWrongObject"),
-        ("hand", "NotEnoughPods"),
         ("train", "KeyInWrongPlace"),
         ("train", "KeyInWrongPlace"),
         ("train", "KeyOnWrongObject"),

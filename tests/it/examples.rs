@@ -48,6 +48,29 @@ fn the_tighter_zone_and_its_first_rack() {
 }
 
 #[test]
+fn fewer_racks_before_the_tighter_zone() {
+    let result = simulate("compact");
+    assert_eq!(nodes(&result), ["b1", "b1", "b1", "b1", "b2"]);
+    let quality = &result["podGroups"][0]["quality"];
+    assert_eq!((&quality["objective"], &quality["status"]), (&"compact".into(), &"Optimal".into()), "{result}");
+    // The same without the annotation, by the flag.
+    let job = std::fs::read_to_string(super::path("examples/compact/job.yaml")).unwrap();
+    let plain = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compact-plain.yaml");
+    std::fs::write(&plain, job.replace("    berth.scheduler/objective: compact\n", "")).unwrap();
+    let plain = plain.display().to_string();
+    let racks = |arguments: &[&str]| {
+        let all = [&["simulate", "examples/compact/cluster.yaml", &plain, "-o", "json"], arguments].concat();
+        let output = berth(&all);
+        nodes(&serde_json::from_str(&stdout(&output)).unwrap())
+    };
+    assert!(racks(&[]).iter().all(|node| node.starts_with('a')));
+    assert_eq!(racks(&["--objective", "compact"]), nodes(&result));
+    let wrong = berth(&["simulate", "examples/compact", "--objective", "tight"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("[possible values: kai, compact]"), "{}", stderr(&wrong));
+}
+
+#[test]
 fn segments_and_subgroups_are_placed() {
     assert_eq!(simulate("pytorch-segments")["summary"]["bound"], 17);
     assert_eq!(simulate("subgroups")["summary"]["bound"], 9);

@@ -136,7 +136,7 @@ fn quality(quality: &Quality) -> Value {
         QualityStatus::Optimal => json!("domains"),
         QualityStatus::Bounded | QualityStatus::Unknown => Value::Null,
     };
-    let mut value = json!({"status": status, "proven": proven, "objective": "kai", "score": score, "levels": levels.collect::<Vec<_>>()});
+    let mut value = json!({"status": status, "proven": proven, "objective": quality.objective.name(), "score": score, "levels": levels.collect::<Vec<_>>()});
     if quality.status == QualityStatus::Bounded
         && let Value::Object(map) = &mut value
     {

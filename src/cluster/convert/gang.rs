@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use berth_api::{PodGroup, keys};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
 use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFacts, ObjectKey, Problem, ProblemCode, SubgroupFacts};
+use berth_engine::policy::Objective;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -37,6 +38,14 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
     if facts.constraint != ConstraintFacts::default() {
         facts.constraint_keys = ANNOTATIONS;
     }
+    // What is wrong with the workload's own value, grouping has said.
+    facts.objective = group.annotations.get(keys::OBJECTIVE).and_then(|value| Objective::named(value));
+    facts.problems = group.problems.iter().map(problem_fact).collect();
+    if let Some(object) = object.filter(|object| {
+        !group.annotations.contains_key(keys::OBJECTIVE) && !has_derived_objective(object)
+    }) {
+        facts.objective = objective(object, &mut facts.problems);
+    }
     if let Some(object) = object {
         // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
         if let Some(queue) = &object.spec.queue {
@@ -47,7 +56,6 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
         }
     }
     facts.awaited = group.awaited.iter().map(|awaited| awaited_facts(group, awaited)).collect();
-    facts.problems = group.problems.iter().map(problem_fact).collect();
     let unread = group.unread_owner.iter().filter(|unread| unread.end != WalkEnd::Missing);
     let warnings: BTreeSet<Problem> =
         group.warnings.iter().map(problem_fact).chain(unread.map(unread_owner_fact)).collect();
@@ -74,6 +82,28 @@ fn awaited_facts(group: &Group, awaited: &Awaited) -> AwaitedFacts {
 pub fn has_derived_constraint(object: &PodGroup) -> bool {
     let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_CONSTRAINT));
     mark.is_some_and(|mark| mark == keys::TRUE)
+}
+
+/// Whether the objective of a PodGroup was written for its workload, not by a person.
+pub fn has_derived_objective(object: &PodGroup) -> bool {
+    let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_OBJECTIVE));
+    mark.is_some_and(|mark| mark == keys::TRUE)
+}
+
+/// The objective that a PodGroup names. A wrong one keeps the gang pending: nothing is guessed.
+fn objective(group: &PodGroup, problems: &mut Vec<Problem>) -> Option<Objective> {
+    let value = group.metadata.annotations.as_ref()?.get(keys::OBJECTIVE)?;
+    let found = Objective::named(value);
+    if found.is_none() {
+        problems.push(Problem {
+            code: ProblemCode::InvalidPolicy,
+            object: format!("PodGroup/{}", group.metadata.name.as_deref().unwrap_or_default()),
+            key: keys::OBJECTIVE.to_owned(),
+            value: value.clone(),
+            allowed: Objective::allowed(),
+        });
+    }
+    found
 }
 
 pub(super) fn problem_fact(problem: &GroupProblem) -> Problem {
@@ -167,6 +197,8 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         });
         None
     });
+    let mut problems = Vec::new();
+    let objective = objective(group, &mut problems);
     Ok(GangFacts {
         uid: uid_of("PodGroup", &group.metadata),
         key: ObjectKey::new(group.metadata.namespace.clone().unwrap_or_default(), name),
@@ -179,10 +211,11 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         min_subgroup: count("spec.minSubGroup", spec.min_sub_group)?,
         constraint: constraint(spec.topology_constraint.as_ref()),
         staleness_grace_millis,
+        objective,
         constraint_keys: ConstraintKeys::FIELDS,
         subgroups,
         awaited: Vec::new(),
-        problems: Vec::new(),
+        problems,
         warnings,
     })
 }

@@ -28,7 +28,7 @@ pub(crate) mod task;
 
 use crate::facts::NodeFacts;
 use crate::ids::{DomainIdx, NodeIdx, PodIdx, ShapeIdx, TreeIdx};
-use crate::policy::{NodeStrategy, Policy};
+use crate::policy::{NodeStrategy, Objective, Policy};
 use crate::rooms::{Context, Rooms, Shape};
 use crate::topology::Tree;
 use crate::world::World;
@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub places: Vec<(PodIdx, NodeIdx)>,
     /// The tree and domain that line 1 chose for the outermost constrained subgroup.
     pub containing: (TreeIdx, DomainIdx),
+    /// What it was chosen by. The general search, and nominations, know `Kai` only.
+    pub objective: Objective,
     /// Nothing better exists for the objective, in any line of its order.
     pub proven: bool,
     /// No domain that comes before the containing one holds the task.
@@ -95,6 +97,8 @@ pub(crate) struct Solver<'a> {
     pub rooms: &'a mut Rooms,
     /// The operator's choices.
     pub policy: &'a Policy,
+    /// What the best placement is; whether there is one does not depend on it.
+    pub objective: Objective,
     /// The default topology's tree, or the tree without levels.
     pub default_tree: TreeIdx,
     /// Steps used by the search so far in this solve.
@@ -125,6 +129,7 @@ impl<'a> Solver<'a> {
             world,
             rooms,
             policy,
+            objective: policy.objective,
             default_tree,
             steps: 0,
             limit: policy.search_steps,
@@ -169,7 +174,10 @@ impl<'a> Solver<'a> {
 
     fn solve_on_ledger(&mut self, root: &Item) -> Result<Plan, Failure> {
         if let Some(uniform) = task::uniform(root).filter(|_| !self.coupled) {
-            match self.solve_uniform(root, &uniform) {
+            let solved = self.solve_uniform(root, &uniform, self.objective);
+            // Another objective may ask for more domains to be solved than the tables allow.
+            let again = |solver: &mut Self| solver.solve_uniform(root, &uniform, Objective::Kai);
+            match solved.or_else(|| if self.objective == Objective::Kai { None } else { again(self) }) {
                 Some(result) => return result,
                 None => self.steps += 1,
             }

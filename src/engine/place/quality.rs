@@ -37,6 +37,7 @@ impl Solver<'_> {
         };
         Quality {
             status,
+            objective: plan.objective,
             whole_order: plan.proven,
             score_millis: (bounds * 1000).checked_div(sum).map_or(1000, |score| score as u32),
             topology: self

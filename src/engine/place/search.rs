@@ -11,18 +11,52 @@
 //! and all pods are placed together at the end (`coupled`): that is complete.
 //! A plan found is then refined (`refine`), by the same search with a bar to beat.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::ids::{DomainIdx, NodeIdx, PodIdx, TreeIdx};
-use crate::place::candidates::Rank;
+use crate::place::candidates::{Rank, Ratio};
 use crate::place::exact::{Answer, Chosen, Instance, Spot};
 use crate::place::refine::Bar;
 use crate::place::task::{Bound, Item, Uniform};
 use crate::place::{Failure, Plan, Region, Solver};
+use crate::policy::Objective;
 use crate::topology::Tree;
 
 /// Subsets of children tried where only some of them must be ready.
 const MAX_SUBSETS: usize = 1_000;
+
+/// Line 3 with the broken segments before it, line 2, and what comes after: comparable between domains of one depth.
+type Merit = (Vec<i64>, Option<Reverse<Ratio>>, Vec<i64>);
+
+/// The cost inside a domain, with the domain's tightness after line 3. Among equally tight ones that changes nothing.
+fn merit(rank: Option<Rank>, mut cost: Vec<i64>, levels: usize) -> Merit {
+    let rest = cost.split_off(cost.len().min(levels + 1));
+    (cost, rank.map(|(.., tightness)| tightness), rest)
+}
+
+/// Which candidate domains are compared by what comes inside them.
+struct Order {
+    objective: Objective,
+    /// Domains above this depth differ in line 3.
+    counted: usize,
+    n_pods: usize,
+}
+
+impl Order {
+    /// Whether a domain may still be better than one, before it in the order of ranks, that holds the task.
+    fn is_open(&self, best: Option<Rank>, next: Option<Rank>) -> bool {
+        match (self.objective, best, next) {
+            // One pod is in one domain of a level anywhere; where no level below is counted, line 3 has nothing to say.
+            (Objective::Compact, Some((kept, depth, here, _)), Some(other))
+                if self.n_pods > 1 && depth.0 < self.counted =>
+            {
+                (kept, depth, here) == (other.0, other.1, other.2)
+            }
+            _ => best == next,
+        }
+    }
+}
 
 impl Solver<'_> {
     /// Solves a task of the exact class; `None` when it is too large for the tables.
@@ -30,6 +64,7 @@ impl Solver<'_> {
         &mut self,
         root: &Item,
         uniform: &Uniform,
+        objective: Objective,
     ) -> Option<Result<Plan, Failure>> {
         let tree = root
             .bound
@@ -41,11 +76,13 @@ impl Solver<'_> {
             None => vec![(None, Tree::ROOT)],
         };
         let counted = self.counted_levels(tree, root.bound);
-        let mut best: Option<(Option<Rank>, Vec<i64>, DomainIdx, Chosen)> = None;
-        // Of domains of one rank the best inside counts; equals of one that was solved are no better.
+        let order = Order { objective, counted: counted.max(uniform.demand.preferred), n_pods: uniform.demand.pods() + uniform.demand.guests };
+        let mut best: Option<(Option<Rank>, Merit, DomainIdx, Chosen)> = None;
+        // Of domains of one rank the best inside counts; equals of one that was solved are no better: they come later, so
+        // they are no tighter either.
         let mut solved: Vec<(DomainIdx, Vec<Spot>)> = Vec::new();
         for (rank, domain) in domains {
-            if best.as_ref().is_some_and(|(other, ..)| *other != rank) {
+            if best.as_ref().is_some_and(|(other, ..)| !order.is_open(*other, rank)) {
                 break;
             }
             let mut spots = self.spots(uniform.shape, &region, tree, domain, &root.live);
@@ -57,21 +94,23 @@ impl Solver<'_> {
                 continue;
             }
             self.steps += 1;
+            let levels = counted.saturating_sub(entry.domain(domain).depth);
             let instance =
                 Instance { tree: entry, top: domain, spots: &spots, counted, strategy: self.strategy(uniform.shape) };
             match instance.solve(&uniform.demand) {
                 Answer::TooLarge => return None,
                 Answer::Impossible => {}
                 Answer::Best(chosen, cost) => {
-                    if best.as_ref().is_none_or(|(_, other, ..)| cost < *other) {
-                        best = Some((rank, cost, domain, chosen));
+                    let merit = merit(rank, cost, levels);
+                    if best.as_ref().is_none_or(|(_, other, ..)| merit < *other) {
+                        best = Some((rank, merit, domain, chosen));
                     }
                 }
             }
             solved.push((domain, spots));
         }
         let Some((_, _, domain, chosen)) = best else { return Some(Err(Failure::Impossible)) };
-        Some(Ok(self.plan_of(uniform, (tree, domain), &chosen)))
+        Some(Ok(Plan { objective, ..self.plan_of(uniform, (tree, domain), &chosen) }))
     }
 
     /// Pods in rank order take the positions chosen.
@@ -91,7 +130,7 @@ impl Solver<'_> {
         if let Some((_, pods)) = &uniform.guests {
             put(pods, &chosen.guests);
         }
-        Plan { places, containing, proven: true, settled: true }
+        Plan { places, containing, objective: Objective::Kai, proven: true, settled: true }
     }
 
     /// The deepest level whose domains are counted: the preferred one, else the leaf level.
@@ -522,6 +561,6 @@ pub(super) struct Search<'i> {
 
 impl Search<'_> {
     fn plan(&self) -> Plan {
-        Plan { places: self.places.clone(), containing: self.containing, proven: false, settled: true }
+        Plan { places: self.places.clone(), containing: self.containing, objective: Objective::Kai, proven: false, settled: true }
     }
 }

@@ -1,12 +1,15 @@
 //! What is said of a placement's quality, against brute force over every placement.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 
 use super::fixture::Lab;
+use crate::facts::{Event, GangFacts};
 use crate::outcome::{GangState, QualityStatus};
+use crate::policy::Objective;
 
 /// Pods, GPUs each, and the level that one domain of must hold them (0 none, 1 block, 2 rack).
 type Group = (u32, i64, usize);
@@ -56,9 +59,18 @@ struct Truth<'a> {
     groups: &'a [Group],
     /// Required and preferred level of the gang.
     root: (usize, usize),
+    objective: Objective,
 }
 
 impl Truth<'_> {
+    /// The merits in order: `compact` swaps lines 2 and 3.
+    fn order(&self, a: &Merit, b: &Merit) -> Ordering {
+        match self.objective {
+            Objective::Kai => a.cmp(b),
+            Objective::Compact => (a.0, &a.2, a.1).cmp(&(b.0, &b.2, b.1)),
+        }
+    }
+
     /// Domains by level: (block), (block, rack).
     fn domain(&self, node: usize, depth: usize) -> (u8, u8) {
         let (block, rack, _) = self.nodes[node];
@@ -101,7 +113,7 @@ impl Truth<'_> {
         let mut free: Vec<i64> = self.nodes.iter().map(|node| node.2).collect();
         all(self.nodes, &mut free, self.groups, &mut vec![Vec::new()], &mut |placed| {
             for merit in self.merits(placed) {
-                if best.as_ref().is_none_or(|other| merit < *other) {
+                if best.as_ref().is_none_or(|other| self.order(&merit, other) == Ordering::Less) {
                     best = Some(merit);
                 }
             }
@@ -126,9 +138,16 @@ fn lab(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Lab {
 
 /// What the engine says, and whether the placement is the best.
 fn judge(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Option<(QualityStatus, bool)> {
+    judge_by(Objective::Kai, nodes, groups, root).map(|(_, status, is_best)| (status, is_best))
+}
+
+/// The same for a gang placed by an objective; the one it was placed by is what it is judged by.
+fn judge_by(asked: Objective, nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Option<(Objective, QualityStatus, bool)> {
     let mut lab = lab(nodes, groups, root);
+    lab.policy.objective = asked;
     lab.pass();
-    let truth = Truth { nodes, groups, root };
+    let said = lab.report("g").quality.map(|quality| quality.objective);
+    let truth = Truth { nodes, groups, root, objective: said.unwrap_or(asked) };
     let best = truth.best();
     let report = lab.report("g");
     assert_eq!(report.state == GangState::Placed, best.is_some(), "{:?}", report.reasons);
@@ -138,8 +157,8 @@ fn judge(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Option<(Qual
         pods.map(|(_, pod)| pod.node.as_ref().unwrap()[1..].parse().unwrap()).collect()
     };
     let placed: Vec<Vec<usize>> = (0..groups.len()).map(|at| place(&format!("s{at}"))).collect();
-    let merit = truth.merits(&placed).into_iter().min().unwrap();
-    assert!(merit >= best, "brute force missed {merit:?}");
+    let merit = truth.merits(&placed).into_iter().min_by(|a, b| truth.order(a, b)).unwrap();
+    assert!(truth.order(&merit, &best) != Ordering::Less, "brute force missed {merit:?}");
     let is_best = merit == best;
     if quality.status == QualityStatus::Optimal {
         assert!(is_best, "said to be optimal: {merit:?}, the best is {best:?}");
@@ -152,7 +171,7 @@ fn judge(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Option<(Qual
             assert!(!first || level.lower_bound as usize <= *truth, "{level:?} against {best:?}");
         }
     }
-    Some((quality.status, is_best))
+    Some((quality.objective, quality.status, is_best))
 }
 
 fn root() -> impl Strategy<Value = (usize, usize)> {
@@ -186,6 +205,61 @@ proptest! {
             prop_assert_eq!((status, is_best), (QualityStatus::Optimal, true));
         }
     }
+
+    /// The fewest domains in any of the smallest domains that hold the gang, then the tightest of those.
+    #[test]
+    fn compact_is_the_fewest_domains_anywhere(
+        nodes in prop::collection::vec((0..3u8, 0..3u8, prop_oneof![Just(2i64), Just(4), Just(8)]), 2..8),
+        pods in 1..6u32, gpus in prop_oneof![Just(1i64), Just(2), Just(4)],
+        root in root(),
+    ) {
+        let mut nodes = nodes;
+        nodes.sort_unstable();
+        if let Some(answer) = judge_by(Objective::Compact, &nodes, &[(pods, gpus, 0)], root) {
+            prop_assert_eq!(answer, (Objective::Compact, QualityStatus::Optimal, true));
+        }
+    }
+
+    /// Segments are of the exact class; what the search places says that it went by `kai`.
+    #[test]
+    fn subgroups_say_what_they_were_placed_by(
+        nodes in prop::collection::vec((0..2u8, 0..3u8, prop_oneof![Just(2i64), Just(4), Just(8)]), 2..7),
+        groups in prop::collection::vec((1..4u32, prop_oneof![Just(1i64), Just(2), Just(4)], 0..3usize), 1..4),
+        same: bool,
+        root in root(),
+    ) {
+        let (mut nodes, mut groups) = (nodes, groups);
+        nodes.sort_unstable();
+        if same {
+            let first = groups[0];
+            groups.fill((first.0, first.1, 2));
+        }
+        if let Some((objective, _, is_best)) = judge_by(Objective::Compact, &nodes, &groups, root) {
+            let unlike = groups.iter().any(|group| group.1 != groups[0].1);
+            prop_assert!(objective == Objective::Compact || unlike || groups.len() > 1);
+            prop_assert!(objective == Objective::Kai || is_best);
+            prop_assert!(!same || objective == Objective::Compact);
+        }
+    }
+}
+
+#[test]
+fn the_objectives_differ_and_the_gangs_own_counts() {
+    // Block a is tighter, and three of its racks are needed; in block b two do.
+    let own = |objective: Option<Objective>, policy: Objective| {
+        let mut lab = Lab::new("a/1: a1=2; a/2: a2=2; a/3: a3=2; b/1: b1=4; b/2: b2=4");
+        lab.policy.objective = policy;
+        lab.gang("g", 5, 1, "block", "rack");
+        lab.send(Event::GangUpsert(GangFacts { objective, ..Lab::gang_facts("g", 5, Lab::constraint("block", "rack")) }));
+        lab.pass();
+        let said = lab.report("g").quality.unwrap().objective;
+        (lab.places("g").split(' ').next().unwrap()[..1].to_owned(), said)
+    };
+    let (kai, compact) = (Objective::Kai, Objective::Compact);
+    assert_eq!(own(None, kai), ("a".to_owned(), kai));
+    assert_eq!(own(None, compact), ("b".to_owned(), compact));
+    assert_eq!(own(Some(compact), kai), ("b".to_owned(), compact));
+    assert_eq!(own(Some(kai), compact), ("a".to_owned(), kai));
 }
 
 #[test]

@@ -128,6 +128,9 @@ pub(super) struct GangSpec {
     /// Grace period of a gang below its minimum; 60s when absent.
     #[serde(default)]
     pub(super) staleness_grace_period: Option<String>,
+    /// Objective; the operator's when absent.
+    #[serde(default)]
+    pub(super) objective: Option<String>,
     /// Nodes on which the first pods run already, in order.
     #[serde(default)]
     pub(super) on: Vec<String>,

@@ -1,5 +1,6 @@
 //! Shorthands of a scenario as Kubernetes objects.
 
+use berth_api::keys;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -144,7 +145,10 @@ fn gang_objects(gang: &GangSpec, options: &Options) -> Vec<Value> {
     } else {
         put("subGroups", Some(gang.subgroups.iter().map(subgroup_object).collect()));
     }
-    let meta = json!({"name": gang.name, "namespace": namespace});
+    let mut meta = json!({"name": gang.name, "namespace": namespace});
+    if let Some(objective) = &gang.objective {
+        merge(&mut meta, &json!({"annotations": {keys::OBJECTIVE: objective}}));
+    }
     let mut objects =
         vec![json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec})];
     let mut index = 0;
