@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::{Finding, of_kind};
 use crate::simulate::input::Item;
 
@@ -66,5 +64,5 @@ fn quotas(queue: &Item, queues: &[&Item], findings: &mut Vec<Finding>) {
 
 /// Whether any Queue is among the objects.
 pub(super) fn any(items: &[Item]) -> bool {
-    items.iter().any(|item| item.value["kind"] == Value::from("Queue"))
+    items.iter().any(|item| item.value["kind"] == "Queue")
 }
