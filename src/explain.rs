@@ -233,7 +233,8 @@ fn over_limit(block: &QueueBlock) -> String {
 }
 
 /// A number of thousandths as a decimal.
-fn thousandths(millis: i64) -> String {
+#[must_use]
+pub fn thousandths(millis: i64) -> String {
     let (whole, part) = (millis / 1000, (millis % 1000).abs());
     if part == 0 {
         whole.to_string()

@@ -13,6 +13,7 @@ mod fake_api;
 pub mod grouping;
 pub mod http;
 pub mod leader;
+pub mod lint;
 pub mod rbac;
 pub mod scheduler;
 pub mod simulate;

@@ -109,6 +109,7 @@ fn waits(gang: &GangReport) -> bool {
 fn cluster(arguments: &Arguments, paths: &[String]) -> Result<Cluster> {
     let options = Options {
         defaults_map: None,
+        node_pool: crate::cluster::pool::NodePool::default(),
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: arguments.default_topology.clone(),
         objective: arguments.objective,

@@ -10,7 +10,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use super::render::ranks;
-use super::{Compat, NO, YES};
+use super::{Compat, NO, PoolArguments, YES};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::read_paths;
 use crate::simulate::{Options, scenario};
@@ -45,6 +45,8 @@ pub struct Arguments {
     /// Pods with this schedulerName are placed; others only hold room.
     #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
     scheduler_name: String,
+    #[command(flatten)]
+    pool: PoolArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,6 +70,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         default_topology: arguments.default_topology.clone(),
         objective: arguments.objective,
         compat_kai: arguments.compat == Some(Compat::Kai),
+        node_pool: arguments.pool.pool(),
     });
     let items = read_paths(&arguments.paths)?;
     if let Some(item) = items.iter().find(|item| scenario::is_scenario(&item.value)) {

@@ -3,15 +3,18 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use berth_api::keys;
 use berth_engine::policy::Objective;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub mod check;
 pub mod connect;
 pub mod explain;
 pub mod generate;
 pub mod locate;
 mod progress;
+pub mod queue;
 pub mod render;
 pub mod run;
 pub mod simulate;
@@ -19,6 +22,8 @@ pub mod snapshot;
 pub mod source;
 pub mod topology;
 pub mod tree;
+
+use crate::cluster::pool::NodePool;
 
 /// Everything asked for holds.
 pub const YES: u8 = 0;
@@ -49,6 +54,10 @@ enum Command {
     Snapshot(snapshot::Arguments),
     /// Show the topology with what is free, used, reserved and stranded in every domain.
     Tree(tree::Arguments),
+    /// Say what waits, in which order and why, and how the queues stand.
+    Queue(queue::Arguments),
+    /// Look for mistakes in manifests and dumps.
+    Check(check::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
     /// Schedule the pods of a cluster.
@@ -60,6 +69,23 @@ enum Command {
 pub enum Compat {
     /// Those of KAI Scheduler: docs/compat.md lists every difference.
     Kai,
+}
+
+/// Which part of the cluster is seen.
+#[derive(Debug, Args)]
+pub struct PoolArguments {
+    /// Label that divides nodes, queues and PodGroups into node pools.
+    #[arg(long, value_name = "KEY", default_value = keys::NODE_POOL, env = "BERTH_NODEPOOL_LABEL_KEY")]
+    nodepool_label_key: String,
+    /// See only the nodes, queues and PodGroups with this value of the label; empty: those without it. Absent: all.
+    #[arg(long, value_name = "VALUE", env = "BERTH_PARTITION_LABEL_VALUE")]
+    partition_label_value: Option<String>,
+}
+
+impl PoolArguments {
+    fn pool(&self) -> NodePool {
+        NodePool::new(&self.nodepool_label_key, self.partition_label_value.as_deref())
+    }
 }
 
 /// Reads the name of an objective.
@@ -85,6 +111,8 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments, &mut out),
         Command::Snapshot(arguments) => snapshot::run(&arguments, &mut out),
         Command::Tree(arguments) => tree::run(&arguments, &mut out),
+        Command::Check(arguments) => check::run(&arguments, &mut out),
+        Command::Queue(arguments) => queue::run(&arguments, &mut out),
         Command::Generate(arguments) => generate::run(&arguments, &mut out),
         Command::Run(arguments) => run::run(&arguments),
     };

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::connect::Connection;
-use super::{Compat, YES};
+use super::{Compat, PoolArguments, YES};
 use crate::bind::{self, Binder};
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
@@ -30,6 +30,8 @@ pub struct Arguments {
     /// Schedule the pods whose schedulerName is this.
     #[arg(long, env = "BERTH_SCHEDULER_NAME", default_value = keys::SCHEDULER_NAME)]
     scheduler_name: String,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Topology for constraints that name a level and no topology.
     #[arg(long, env = "BERTH_DEFAULT_TOPOLOGY")]
     default_topology: Option<String>,
@@ -168,7 +170,12 @@ fn stands_for_election(arguments: &Arguments) -> bool {
 /// Our part in the Lease; `fence` opens when we lead.
 fn lease(arguments: &Arguments, client: &Client, fence: Fence) -> Leadership {
     let namespace = arguments.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-    Leadership::new(client.clone(), namespace, &leader::lease_name(&arguments.scheduler_name), &leader::identity(), fence)
+    // As in KAI Scheduler, each pool has its own leader.
+    let scheduler = match arguments.pool.partition_label_value.as_deref() {
+        Some(value) if !value.is_empty() => format!("{}-{value}", arguments.scheduler_name),
+        _ => arguments.scheduler_name.clone(),
+    };
+    Leadership::new(client.clone(), namespace, &leader::lease_name(&scheduler), &leader::identity(), fence)
 }
 
 /// The running parts.
@@ -209,7 +216,7 @@ async fn start(
     let compat_kai = arguments.compat == Some(Compat::Kai);
     let map = (&arguments.default_priorities_configmap_namespace, &arguments.default_priorities_configmap_name);
     let map = map.0.as_ref().zip(map.1.as_ref()).map(|(namespace, name)| ObjectKey::new(namespace, name));
-    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai).defaults_map(map);
+    let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai).defaults_map(map).node_pool(arguments.pool.pool());
     let labels_first = labels_first(&client).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use super::progress::Progress;
 use super::render::{json, page, table, view};
-use super::{Compat, NO, YES, complain};
+use super::{Compat, NO, PoolArguments, YES, complain};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
 use crate::simulate::result::SimulationResult;
@@ -55,6 +55,8 @@ pub struct Arguments {
         env = "BERTH_SCHEDULER_NAME"
     )]
     scheduler_name: String,
+    #[command(flatten)]
+    pool: PoolArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,6 +81,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
             .zip(arguments.default_priorities_configmap_name.as_ref())
             .map(|(namespace, name)| ObjectKey::new(namespace, name)),
         compat_kai: arguments.compat == Some(Compat::Kai),
+        node_pool: arguments.pool.pool(),
     };
     let reading = Progress::start("reading".to_owned());
     let items = read_paths(&arguments.paths)?;

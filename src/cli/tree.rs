@@ -62,6 +62,7 @@ enum Output {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
         defaults_map: None,
+        node_pool: crate::cluster::pool::NodePool::default(),
         scheduler_name: arguments.scheduler_name.clone(),
         default_topology: None,
         objective: Objective::Kai,

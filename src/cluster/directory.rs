@@ -135,9 +135,11 @@ impl Directory {
         let facts = queue.facts.clone();
         self.queues.insert(name, queue).is_none_or(|before| before.facts != facts)
     }
-    /// The queue (by UID) is gone.
-    pub fn remove_queue(&mut self, uid: &str) {
+    /// The queue (by UID) is gone. False when there was none.
+    pub fn remove_queue(&mut self, uid: &str) -> bool {
+        let before = self.queues.len();
         self.queues.retain(|_, queue| queue.facts.uid != uid);
+        self.queues.len() < before
     }
     /// A PodGang by namespace and name.
     #[must_use]

@@ -249,12 +249,30 @@ impl Store {
             self.forget_gang(key);
             return;
         }
+        if !self.pool.holds(self.pool_of(gang)) {
+            // Another scheduler's: its pods hold room here where they are on nodes.
+            self.forget_gang(key);
+            return;
+        }
         match self.facts_of(key, gang) {
             Ok(facts) => self.tell_gang(key, facts),
             Err(bad) => self.skip("PodGroup", &format!("{}/{}", key.namespace, key.name), bad),
         }
         self.note_gang(key);
         self.write_gang(key);
+    }
+
+    /// The node pool that the PodGroup names, or else its workload, or one of its pods.
+    fn pool_of<'a>(&'a self, gang: &'a Gang) -> Option<&'a str> {
+        let key = self.pool.key();
+        let of_object = gang.object.as_ref().and_then(|(object, _)| object.metadata.labels.as_ref()?.get(key));
+        let of_group = || gang.derived.as_ref().and_then(|(_, group)| group.labels.get(key));
+        let of_pods = || {
+            let derived = gang.derived.is_some();
+            let mut pods = gang.members.iter().filter(|_| derived).filter_map(|uid| self.pods.get(uid));
+            pods.find_map(|entry| entry.pod.metadata.labels.as_ref()?.get(key))
+        };
+        of_object.or_else(of_group).or_else(of_pods).map(String::as_str)
     }
 
     fn facts_of(&self, key: &ObjectKey, gang: &Gang) -> Result<GangFacts, Bad> {

@@ -8,10 +8,12 @@ pub mod convert;
 pub mod core_groups;
 pub mod directory;
 pub mod ingest;
+pub mod list;
 mod gangs;
 mod held;
 mod owners;
 mod pod_gangs;
+pub mod pool;
 pub mod raw;
 pub mod store;
 #[cfg(test)]

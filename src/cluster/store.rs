@@ -23,6 +23,7 @@ use super::directory::{QueueEntry, SharedDirectory};
 use super::gangs::Gang;
 use super::held;
 use super::owners::OwnerCache;
+use super::pool::NodePool;
 use super::raw::{self, text};
 use super::{Change, Effect, Gvk};
 use crate::grouping::ObjectId;
@@ -105,6 +106,7 @@ pub(super) struct PodEntry {
 /// The edge's memory.
 pub struct Store {
     pub(super) scheduler_name: String,
+    pub(super) pool: NodePool,
     pub(super) kinds: BTreeMap<(String, String), Kind>,
     pub(super) pods: BTreeMap<String, PodEntry>,
     pub(super) owners: OwnerCache,
@@ -156,6 +158,7 @@ impl Store {
     pub fn new(scheduler_name: &str, directory: SharedDirectory) -> Self {
         Self {
             scheduler_name: scheduler_name.to_owned(),
+            pool: NodePool::all(),
             kinds: base_kinds().into_iter().map(|gvk| (gvk.group_kind(), Kind::new())).collect(),
             pods: BTreeMap::new(),
             owners: OwnerCache::default(),
@@ -209,6 +212,12 @@ impl Store {
         }
         let object = map.map(|map| format!("v1/ConfigMap {}/{}", raw::key(map).namespace, raw::key(map).name));
         parsed.map(|_| ()).map_err(|problem| Bad { object: object.unwrap_or_default(), message: problem.to_string() })
+    }
+
+    /// The same, for the nodes, queues and PodGroups of one pool.
+    #[must_use]
+    pub fn node_pool(self, pool: NodePool) -> Self {
+        Self { pool, ..self }
     }
 
     /// Takes one change in and says what follows from it.
@@ -367,8 +376,7 @@ impl Store {
             ("", "Pod") => self.pod_deleted(uid),
             ("scheduling.run.ai", "PodGroup") => self.pod_group_deleted(uid),
             ("scheduling.run.ai", "Queue") => {
-                self.directory.lock().remove_queue(uid);
-                self.tell(Event::QueueDelete(uid.to_owned()));
+                self.queue_gone(uid);
             }
             ("kai.scheduler", "Topology") => {
                 let moved = self.core_groups.topology_deleted(uid);
@@ -417,6 +425,10 @@ impl Store {
 
     /// Our own writes of its status come back, too: they are nothing new to the engine.
     fn queue_applied(&mut self, object: &Value) -> Result<(), Bad> {
+        if !self.pool.holds_object(object) {
+            self.queue_gone(raw::uid(object));
+            return Ok(());
+        }
         let queue = typed::<Queue>(object)?;
         let facts = convert::queue_facts(&queue)?;
         let display = queue.spec.display_name.unwrap_or_default();
@@ -428,9 +440,19 @@ impl Store {
         Ok(())
     }
 
+    fn queue_gone(&mut self, uid: &str) {
+        if self.directory.lock().remove_queue(uid) {
+            self.tell(Event::QueueDelete(uid.to_owned()));
+        }
+    }
+
     // ---- nodes ----
 
     fn node_applied(&mut self, uid: &str, object: &Value) -> Result<(), Bad> {
+        if !self.pool.holds_object(object) {
+            self.node_gone(uid);
+            return Ok(());
+        }
         let facts = match typed::<Node>(object).and_then(|node| Ok(convert::node_facts(&node)?)) {
             Ok(facts) => facts,
             Err(bad) => {

@@ -11,6 +11,7 @@ use super::{Change, Effect, Gvk, Unreadable};
 use crate::grouping::ObjectId;
 
 mod many;
+mod pools;
 
 fn store() -> Store {
     Store::new("kai-scheduler", SharedDirectory::default())

@@ -72,7 +72,13 @@ pub fn line(world: &mut World, policy: &Policy, now: Millis) -> Vec<Turn> {
             waiting: pass.world.waiting_of(gang),
         })
     };
-    work.line(pass.world, |key| pass.asked(key)).into_iter().filter_map(turn).collect()
+    let mut keys = work.line(pass.world, |key| pass.asked(key));
+    // What no queue takes is not in anybody's line.
+    let takes = |key: &OrderKey| {
+        pass.world.gangs[key.gang.at()].as_ref().is_some_and(|gang| pass.world.takes_work(&gang.facts.queue).is_ok())
+    };
+    keys.sort_by_cached_key(|key| !takes(key));
+    keys.into_iter().filter_map(turn).collect()
 }
 
 /// What decides whether two tasks share an answer.

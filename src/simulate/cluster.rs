@@ -7,8 +7,9 @@ use std::time::Instant;
 use berth_api::{Queue, Topology};
 use berth_engine::check::Fault;
 use berth_engine::facts::{BindResult, Event, GangFacts, Millis, ObjectKey};
-use berth_engine::outcome::{Decision, Eviction};
+use berth_engine::outcome::{Decision, Eviction, Turn};
 use berth_engine::policy::Policy;
+use berth_engine::schedule::line;
 use berth_engine::world::{Rejected, World};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -68,6 +69,8 @@ pub struct Cluster {
     /// Objects from which workloads take their pods' template.
     templates: Vec<Value>,
     gangs: BTreeMap<ObjectKey, GangFacts>,
+    /// Gangs of other node pools.
+    outside: BTreeSet<ObjectKey>,
     /// Gangs as their workloads describe them.
     derived: BTreeMap<ObjectKey, Group>,
     /// Parts of the gangs of several owners.
@@ -118,6 +121,7 @@ impl Cluster {
             owners: ObjectIndex::default(),
             templates: Vec::new(),
             gangs: BTreeMap::new(),
+            outside: BTreeSet::new(),
             derived: BTreeMap::new(),
             parts: BTreeMap::new(),
             created_by_uid: BTreeMap::new(),
@@ -164,6 +168,16 @@ impl Cluster {
             ..ObjectId::default()
         };
         self.objects.range(first..).take_while(|(id, _)| id.kind == "Pod")
+    }
+
+    /// The gangs that wait, in the order of their turns.
+    pub fn line(&mut self) -> Vec<Turn> {
+        line(&mut self.world, &self.options.policy(), self.now)
+    }
+
+    /// True for a pod whose gang belongs to another node pool.
+    pub(super) fn is_outside(&self, namespace: &str, gang: &str) -> bool {
+        self.outside.contains(&ObjectKey::new(namespace, gang))
     }
 
     /// True for a pod that this scheduler places.
@@ -371,7 +385,7 @@ impl Cluster {
             let facts = self.read::<Topology>(&id).and_then(|topology| convert::topology_facts(&topology).ok());
             facts.into_iter().for_each(|facts| { self.core_groups.topology_applied(&facts); });
         }
-        let queues = of(&["Queue"]);
+        let queues = self.of_our_pool(of(&["Queue"]), Event::QueueDelete);
         self.has_queue |= !queues.is_empty();
         for id in queues {
             self.convert::<Queue>(&id, |queue| convert::queue_facts(queue).map(Event::QueueUpsert));
@@ -379,7 +393,7 @@ impl Cluster {
         if !self.has_queue && !self.synced {
             self.send(Event::QueueUpsert(default_queue()), &Place::default());
         }
-        for id in of(&["Node"]) {
+        for id in self.of_our_pool(of(&["Node"]), Event::NodeDelete) {
             self.convert::<Node>(&id, |node| convert::node_facts(node).map(Event::NodeUpsert));
         }
         for id in of(&["RuntimeClass"]) {
@@ -402,6 +416,17 @@ impl Cluster {
             self.synced = true;
             self.send(Event::Synced, &Place::default());
         }
+    }
+
+    /// Those of our node pool; the others are gone for the engine.
+    fn of_our_pool(&mut self, ids: Vec<ObjectId>, gone: fn(String) -> Event) -> Vec<ObjectId> {
+        let is_ours = |id: &ObjectId| self.objects.get(id).is_none_or(|stored| self.options.node_pool.holds_object(&stored.value));
+        let (ours, others): (Vec<ObjectId>, Vec<ObjectId>) = ids.into_iter().partition(is_ours);
+        let uids: Vec<String> = others.iter().filter_map(|id| self.objects.get(id)).map(|stored| stored.uid.clone()).collect();
+        for uid in uids {
+            self.send(gone(uid), &Place::default());
+        }
+        ours
     }
 
     fn read<T: serde::de::DeserializeOwned>(&mut self, id: &ObjectId) -> Option<T> {

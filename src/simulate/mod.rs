@@ -14,6 +14,8 @@ mod yaml;
 use berth_engine::facts::ObjectKey;
 use berth_engine::policy::{Objective, Policy};
 
+use crate::cluster::pool::NodePool;
+
 /// Choices of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -27,6 +29,8 @@ pub struct Options {
     pub defaults_map: Option<ObjectKey>,
     /// Turn every deliberate difference from KAI Scheduler off.
     pub compat_kai: bool,
+    /// The nodes, queues and PodGroups that are seen.
+    pub node_pool: NodePool,
 }
 
 impl Options {
@@ -39,6 +43,7 @@ impl Options {
             objective: Objective::Kai,
             defaults_map: None,
             compat_kai: false,
+            node_pool: NodePool::all(),
         }
     }
 

@@ -56,6 +56,9 @@ impl SimulationResult {
                 foreign_pending += usize::from(text(&stored.value, "/spec/nodeName").is_empty());
                 continue;
             }
+            if cluster.is_outside(&id.namespace, &cluster.membership(&stored.uid).0) {
+                continue;
+            }
             let Some((state, node)) = cluster.world.pod_state(&stored.uid) else {
                 continue;
             };

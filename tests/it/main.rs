@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+mod check;
 mod examples;
 mod explain;
 mod garbage;
+mod queues;
 mod ranks;
 mod scenarios;
 mod snapshot;

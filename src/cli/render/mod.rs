@@ -3,8 +3,11 @@
 pub mod explanation;
 pub mod json;
 pub mod page;
+pub mod queues;
 pub mod ranks;
 pub mod table;
 pub mod tree;
 pub mod view;
 mod words;
+
+pub(super) use words::hanging;

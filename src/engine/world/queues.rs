@@ -107,7 +107,7 @@ impl World {
     }
 
     /// That the queue exists, has none below it, and hangs from the top of the tree.
-    pub(super) fn takes_work(&self, queue: &str) -> Result<(), QueueError> {
+    pub(crate) fn takes_work(&self, queue: &str) -> Result<(), QueueError> {
         if !self.queues.contains_key(queue) {
             return if self.queues.is_empty() && ([DEFAULT_QUEUE, ""].contains(&queue)) {
                 Ok(())

@@ -1,6 +1,6 @@
 //! Gangs of the offline cluster: derived from workloads, or PodGroups of the input.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::PodGroup;
 use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey};
@@ -29,6 +29,9 @@ impl Cluster {
             || format!("PodGroup/{}", id.name),
             |owner| format!("{}/{}", owner.kind, owner.name),
         );
+        if !self.is_of_our_pool(&key, group.metadata.labels.as_ref()) {
+            return;
+        }
         match convert::gang_facts(&group, &owner, &self.priorities) {
             Ok(mut facts) => {
                 facts.created = stored.created;
@@ -118,7 +121,11 @@ impl Cluster {
         if unread || (!is_part && !is_core && self.derived.get(&key).is_some_and(|old| old.outranks(&group))) {
             return;
         }
-        let group = self.parts.entry(key.clone()).or_default().with(&group);
+        let mut group = self.parts.entry(key.clone()).or_default().with(&group);
+        let pool = self.options.node_pool.key();
+        if let Some(value) = stored.value["metadata"]["labels"][pool].as_str() {
+            group.labels.entry(pool.to_owned()).or_insert_with(|| value.to_owned());
+        }
         let created = self.gangs.get(&key).map(|gang| gang.created);
         let created = created.or_else(|| self.owner_created(&stored.value)).unwrap_or(stored.created);
         self.derived.insert(key.clone(), group);
@@ -128,6 +135,13 @@ impl Cluster {
     /// The gang of a workload, with what people changed in its PodGroup when that is in the input too.
     fn feed_derived(&mut self, key: &ObjectKey, created: Millis, place: &Place) {
         let object = self.read::<PodGroup>(&group_id(key));
+        let labels = object.as_ref().and_then(|object| object.metadata.labels.clone()).unwrap_or_default();
+        let Some(group) = self.derived.get(key) else { return };
+        // What the PodGroup says comes before its workload.
+        let labels: BTreeMap<String, String> = group.labels.clone().into_iter().chain(labels).collect();
+        if !self.is_of_our_pool(key, Some(&labels)) {
+            return;
+        }
         let Some(group) = self.derived.get(key) else { return };
         match convert::derived_gang_facts(group, object.as_ref(), &self.priorities) {
             Ok(mut facts) => {
@@ -142,6 +156,20 @@ impl Cluster {
             }
             Err(error) => self.skip(place, &error.object, &error.field, message_of(&error)),
         }
+    }
+
+    /// Whether a gang with these labels is seen; when not, it is gone for the engine.
+    fn is_of_our_pool(&mut self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let pool = &self.options.node_pool;
+        if pool.holds(labels.and_then(|labels| labels.get(pool.key())).map(String::as_str)) {
+            self.outside.remove(key);
+            return true;
+        }
+        self.outside.insert(key.clone());
+        if let Some(facts) = self.gangs.remove(key) {
+            self.send(Event::GangDelete(facts.uid), &Place::default());
+        }
+        false
     }
 
     /// Takes a PodGroup out of the gangs. While pods of its workload are there, the gang is made again.

@@ -19,6 +19,9 @@ pub struct Scenario {
     /// The report or document that it comes from.
     #[serde(default)]
     pub source: String,
+    /// The node pool that is seen: a value of the label `kai.scheduler/node-pool`, empty for what lacks it; absent is all.
+    #[serde(default)]
+    pub node_pool: Option<String>,
     /// Nodes and topology.
     #[serde(default)]
     pub cluster: ClusterSpec,

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use berth_api::keys;
 use serde_json::Value;
 
 use super::cluster::{Cluster, Rejection};
 use super::input::{Item, Place, read_paths};
 use super::objects::{ObjectId, fresh_copy, is_cluster_scoped, merge, text, typed};
 use super::{InputError, Options};
+use crate::cluster::pool::NodePool;
 
 mod check;
 mod format;
@@ -43,6 +45,11 @@ fn expectations(item: &Item, options: &Options) -> Result<Run, InputError> {
     let place = &item.place;
     let scenario: Scenario =
         typed(&item.value, place).map_err(|skipped| refuse(place, &skipped.field, &skipped.message))?;
+    let mut options = options.clone();
+    if let Some(value) = &scenario.node_pool {
+        options.node_pool = NodePool::new(keys::NODE_POOL, Some(value));
+    }
+    let options = &options;
     if let Some(expect) = &scenario.expect_kai {
         let cluster = start(&scenario, place, &Options { compat_kai: true, ..options.clone() })?;
         let unmet = check::first_unmet(expect, &cluster).map(|unmet| format!("with --compat kai: {unmet}"));

@@ -1,0 +1,111 @@
+//! Lint of manifests and dumps: what would keep work from starting, or from being placed as meant, found before it is applied.
+//!
+//! Everything is judged from the objects given. What they do not hold (queues, topologies, nodes) is not judged: a manifest
+//! alone can't be blamed for a cluster that was not shown.
+
+mod keys;
+mod queues;
+mod topology;
+mod workloads;
+
+use serde_json::Value;
+
+use crate::simulate::Options;
+use crate::simulate::input::{Item, Place};
+use crate::simulate::objects::name_of;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Work does not start, or a key has no effect.
+    Error,
+    /// Probably not what was meant.
+    Warning,
+}
+
+impl Severity {
+    /// As it is printed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Where the object stands.
+    pub place: Place,
+    /// The object, such as `batch/v1/Job train`.
+    pub object: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Stable CamelCase code.
+    pub code: &'static str,
+    /// The field or key; empty when the whole object is meant.
+    pub field: String,
+    /// What is wrong and what would be right, in a sentence.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(item: &Item, severity: Severity, code: &'static str, field: &str, message: String) -> Self {
+        Self { place: item.place.clone(), object: name_of(&item.value), severity, code, field: field.to_owned(), message }
+    }
+
+    fn error(item: &Item, code: &'static str, field: &str, message: String) -> Self {
+        Self::new(item, Severity::Error, code, field, message)
+    }
+
+    fn warning(item: &Item, code: &'static str, field: &str, message: String) -> Self {
+        Self::new(item, Severity::Warning, code, field, message)
+    }
+}
+
+/// Everything that is to be said of these objects, by place.
+#[must_use]
+pub fn check(items: &[Item], options: &Options) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for item in items {
+        keys::check(item, &mut findings);
+        workloads::check_scheduler(item, &options.scheduler_name, &mut findings);
+    }
+    queues::check(items, &mut findings);
+    topology::check(items, &mut findings);
+    workloads::check_gangs(items, options, &mut findings);
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+fn of_kind<'a>(items: &'a [Item], group: &str, kind: &str) -> Vec<&'a Item> {
+    let is_meant = |item: &&Item| {
+        let version = item.value["apiVersion"].as_str().unwrap_or_default();
+        item.value["kind"] == kind && version.split_once('/').map_or("", |(group, _)| group) == group
+    };
+    items.iter().filter(is_meant).collect()
+}
+
+/// What describes pods inside an object: the object itself when it is a pod, and templates at any depth, with their path.
+fn pod_templates(value: &Value) -> Vec<(String, &Value)> {
+    let mut found = Vec::new();
+    let mut open = vec![(String::new(), value)];
+    while let Some((path, value)) = open.pop() {
+        if value["spec"]["containers"].is_array() {
+            found.push((path, value));
+            continue;
+        }
+        match value {
+            Value::Object(map) => {
+                let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+                open.extend(map.iter().rev().map(|(key, value)| (below(key), value)));
+            }
+            Value::Array(list) => open.extend(list.iter().enumerate().rev().map(|(at, value)| (format!("{path}[{at}]"), value))),
+            _ => {}
+        }
+    }
+    found
+}
