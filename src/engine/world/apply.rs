@@ -423,6 +423,9 @@ impl World {
             && node.pods.insert(idx) {
                 shift(&mut node.used, &requests, 1);
                 shift(&mut node.releasing, &requests, i64::from(leaves));
+                if leaves {
+                    self.changes.note_leaver(at, &requests);
+                }
             }
     }
 

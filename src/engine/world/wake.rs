@@ -47,6 +47,8 @@ pub(crate) struct Changes {
     /// Rooms as they were at the last pass, of nodes whose room changed since;
     /// `None` for nodes that were not there, or not under the same rules.
     rooms: BTreeMap<NodeIdx, Option<Room>>,
+    /// What pods hold that began to leave, by node: room that can be waited for.
+    leavers: BTreeMap<NodeIdx, BTreeSet<usize>>,
     /// Charges as they were at the last pass, when some fell since.
     charged: Option<BTreeMap<String, Charge>>,
     /// Lowest priority of the preemptible gangs, by queue, of which a pod came to run.
@@ -75,6 +77,11 @@ impl Changes {
         self.rooms.entry(node).or_insert_with(|| before.cloned());
     }
 
+    /// Remembers that a pod began to leave, with what it holds.
+    pub(super) fn note_leaver(&mut self, node: NodeIdx, requests: &[(usize, i64)]) {
+        self.leavers.entry(node).or_default().extend(requests.iter().filter(|(_, amount)| *amount > 0).map(|(column, _)| *column));
+    }
+
     /// Remembers that a node is new, or that its labels, taints or conditions changed.
     pub(super) fn note_new(&mut self, node: NodeIdx) {
         self.rooms.insert(node, None);
@@ -88,7 +95,7 @@ impl Changes {
     }
 }
 
-/// A node with more room than at the last pass.
+/// A node with more room than at the last pass, or with room that can be waited for.
 struct Gain {
     node: NodeIdx,
     /// Columns that gained; every column when the node is new.
@@ -133,7 +140,8 @@ impl World {
     }
 
     fn gains(&self, changes: &Changes) -> Vec<Gain> {
-        let mut gains = Vec::new();
+        let leavers = changes.leavers.iter().map(|(node, columns)| Gain { node: *node, columns: Some(columns.iter().copied().collect()), ports: true });
+        let mut gains: Vec<Gain> = leavers.collect();
         for (node, before) in &changes.rooms {
             let Some(now) = self.rooms.room(*node) else { continue };
             let Some(before) = before else {
