@@ -51,9 +51,10 @@ fn the_flag_follows_kai() {
 }
 
 /// Codes that no scenario can produce, with the test that does.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 5] = [
     ("Problem", "every mistake has a code of its own"),
     ("NotFoundWithinBudget", "src/engine/tests/stories.rs and coupled.rs"),
+    ("Preempted", "src/engine/tests/evict.rs: in `simulate` the evicted are gone at once"),
     ("StaleGang", "src/engine/tests/life.rs"),
     ("VolumesNotReady", "tests/e2e/volumes.rs"),
 ];

@@ -311,3 +311,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn replacements_of_the_evicted_say_for_whom_they_wait() {
+    let mut lab = Lab::new("r1: a b");
+    lab.runs_on("low", &["a", "b"], 2, 8, 1);
+    lab.high("g", 2, 8, "");
+    assert_eq!(lab.hunted(), ["low-0", "low-1"]);
+    // Its controller makes them anew before the old ones have left.
+    for index in [2, 3] {
+        lab.send(Event::PodUpsert(Lab::pod_facts("low", None, index, 8)));
+    }
+    lab.pass();
+    assert!(lab.code("low").starts_with("Preempted"), "{}", lab.code("low"));
+}
