@@ -26,7 +26,7 @@ pub const CLIQUE: &str = "nvidia.com/gpu.clique";
 const GPU_DISCOVERY: &str = "GPU feature discovery";
 
 /// Name, keys of the fabric, keys of accelerator domains; sources in the design's reference on discovery, section 9.
-const FIXED: [(&str, &[&str], &[&str]); 14] = [
+const FIXED: [(&str, &[&str], &[&str]); 13] = [
     (
         "Amazon EKS",
         &[
@@ -72,7 +72,6 @@ const FIXED: [(&str, &[&str], &[&str]); 14] = [
     ),
     ("Volcano", &["volcano.sh/hypernode"], &[CLIQUE]),
     ("KAI's examples", &["accelerator.nvidia.com/rack"], &[CLIQUE]),
-    ("plain words", &["datacenter", "dc", "block", "spine", "rack"], &[CLIQUE]),
     (GPU_DISCOVERY, &[], &[CLIQUE]),
 ];
 
@@ -81,6 +80,21 @@ const TIERS: [(&str, &str, &[&str]); 2] = [
     ("Topograph 1", "fabric.topograph.run/tier-", &["accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain", CLIQUE]),
     ("Topograph before 1", "network.topology.nvidia.com/tier-", &["xclr.topology.nvidia.com/domain", "xclr.topology.nvidia.com/sub-domain", CLIQUE]),
 ];
+
+/// Words that sites name levels by, widest first: alone, or behind a prefix of their own (`example.com/rack`).
+const WORDS: [&str; 10] = ["datacenter", "dc", "room", "row", "fabric", "superpod", "block", "spine", "rack", "leaf"];
+
+/// One profile for each prefix that such words stand behind.
+fn plain_words(keys: &BTreeSet<&str>) -> Vec<Profile> {
+    let prefixes: BTreeSet<&str> = keys.iter().filter_map(|key| WORDS.iter().find_map(|word| key.strip_suffix(word))).collect();
+    let prefixes = prefixes.into_iter().filter(|prefix| prefix.is_empty() || prefix.ends_with('/'));
+    let profile = |prefix: &str| Profile {
+        name: "a site's own words",
+        fabric: WORDS.iter().map(|word| format!("{prefix}{word}")).filter(|key| keys.contains(key.as_str())).collect(),
+        accelerator: vec![CLIQUE.to_owned()],
+    };
+    prefixes.map(profile).collect()
+}
 
 /// All profiles, with the tiers that occur among these keys.
 #[must_use]
@@ -94,6 +108,8 @@ pub fn all(keys: &BTreeSet<&str>) -> Vec<Profile> {
         profiles.push(Profile { name, fabric, accelerator: owned(accelerator) });
     }
     profiles.extend(FIXED.iter().map(|(name, fabric, accelerator)| Profile { name, fabric: owned(fabric), accelerator: owned(accelerator) }));
+    let last = profiles.len() - 1;
+    profiles.splice(last..last, plain_words(keys));
     // Cliques alone are nobody's in particular.
     let is_there = |key: &String| key != CLIQUE && keys.contains(key.as_str());
     profiles.retain(|profile| profile.name == GPU_DISCOVERY || profile.fabric.iter().chain(&profile.accelerator).any(is_there));

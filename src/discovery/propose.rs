@@ -158,8 +158,10 @@ fn for_pool(nodes: &[&Node], profile: &Profile, own: &BTreeSet<String>) -> Propo
     }
     kept.push(HOSTNAME.to_owned());
     let warnings = reused(nodes, &kept);
-    let levels = (0..kept.len()).map(|at| level(nodes, &kept[..=at])).collect();
-    Proposal { profile: profile.name.to_owned(), levels, nodes: nodes.len(), of: nodes.len(), dropped, outside: Vec::new(), warnings }
+    let levels: Vec<Level> = (0..kept.len()).map(|at| level(nodes, &kept[..=at])).collect();
+    let is_its_own = levels.iter().any(|level: &Level| profile.fabric.iter().chain(&profile.accelerator).any(|key| *key == level.key));
+    let name = if is_its_own { profile.name } else { "well-known places" };
+    Proposal { profile: name.to_owned(), levels, nodes: nodes.len(), of: nodes.len(), dropped, outside: Vec::new(), warnings }
 }
 
 /// Which values of the wider key each value of the narrower one lies in.

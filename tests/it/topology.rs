@@ -24,7 +24,7 @@ fn a_proposal_is_a_topology_that_places_gangs() {
     let proposed = berth(&["topology", "propose", &nodes, "--name", "net"]);
     assert_eq!(proposed.status.code(), Some(0), "{}", stderr(&proposed));
     let text = stdout(&proposed);
-    assert!(text.starts_with("# 2 levels from the labels of plain words: 6 of 6 nodes are in it."), "{text}");
+    assert!(text.starts_with("# 2 levels from the labels of a site's own words: 6 of 6 nodes are in it."), "{text}");
     assert!(text.contains("topology.kubernetes.io/zone: the same on all 6 nodes"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let topology = file("proposed", &text);

@@ -111,3 +111,16 @@ fn a_selector_and_all_nodes_say_who_is_looked_at() {
     assert_eq!(propose(&nodes, &Options { selector, ..Options::default() })[0].of, 4);
     assert!(propose(&[], &Options::default()).is_empty());
 }
+
+#[test]
+fn words_behind_a_prefix_of_the_site_are_levels_and_places_alone_are_called_so() {
+    let zone = "topology.kubernetes.io/zone";
+    let nodes: Vec<Node> = (0..8)
+        .map(|at| node(&format!("n{at}"), &[(zone, &format!("z{}", at / 4)), ("example.com/rack", &format!("z{}-r{}", at / 4, at / 2))]))
+        .collect();
+    let first = &propose(&nodes, &Options::default())[0];
+    assert_eq!((first.profile.as_str(), keys(first)), ("a site's own words", vec![zone, "example.com/rack", HOST]));
+    let nodes: Vec<Node> = (0..8).map(|at| node(&format!("n{at}"), &[(zone, &format!("z{}", at / 4))])).collect();
+    let first = &propose(&nodes, &Options::default())[0];
+    assert_eq!((first.profile.as_str(), keys(first)), ("well-known places", vec![zone, HOST]));
+}
