@@ -43,6 +43,7 @@ e2e:
 bench:
 	@echo "Building the benches (optimised) ..." >&2
 	$(CARGO) bench --locked -p berth-engine --bench decisions
+	$(CARGO) bench --locked -p berth-discovery --bench dumps
 
 ## quality: placements against optima, bounds and simple ways; writes docs/quality.md and its plots.
 quality:
