@@ -332,7 +332,16 @@ async fn a_rolling_update_with_surge_goes_through_when_there_is_room() {
     let mut rig = Rig::new(nodes(3)).await;
     rig.start_berth();
     rig.ready().await;
-    rig.job("taker", 1, json!({})).await;
+    // Of the same priority: a Job would be preempted.
+    let taker = rig
+        .create(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "taker"},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"app": "taker"}},
+                "template": {"metadata": {"labels": {"app": "taker"}}, "spec": stateful_spec()},
+            },
+        }))
+        .await;
     let taken = rig.bound("taker-", 1, SOON).await;
     let template = |version: &str| {
         json!({"metadata": {"labels": {"app": "web"}, "annotations": {"version": version}}, "spec": stateful_spec()})
@@ -353,7 +362,7 @@ async fn a_rolling_update_with_surge_goes_through_when_there_is_room() {
     rig.idle().await;
     assert_eq!(rig.places("web-").await, old, "the old ones run on");
     assert_eq!(taken.len(), 1);
-    rig.delete_job("taker").await;
+    rig.delete(&taker).await;
     wait_for("the update to be through", SOON, || async {
         let alive = rig.alive("web-").await;
         let places = rig.places("web-").await;
