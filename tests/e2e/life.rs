@@ -267,7 +267,7 @@ async fn a_stateful_set_pod_returns_when_the_old_one_is_gone() {
     let old = rig.pods().get("s-1").await.unwrap().metadata.uid;
     rig.job("other", 1, json!({})).await;
     rig.pods().delete("s-1", &DeleteParams::default()).await.unwrap();
-    rig.waits_because("other-", "Unschedulable").await;
+    rig.waits_because("other-", "WaitingForRoom").await;
     wait_for("a new pod of the old name", SOON, || async {
         let pod = rig.pods().get_opt("s-1").await.map_err(|error| error.to_string())?;
         Ok::<_, String>(pod.filter(|pod| pod.metadata.uid != old).map(|_| ()))
