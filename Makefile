@@ -25,6 +25,8 @@ test: lint
 	$(CARGO) test --locked -p berth-engine
 	@echo "Testing the API types ..." >&2
 	$(CARGO) test --locked -p berth-api
+	@echo "Testing the readers of fabrics ..." >&2
+	$(CARGO) test --locked -p berth-discovery
 	@echo "Testing grouping, conversion, simulate, scenarios and the command line ..." >&2
 	$(CARGO) test --locked -p berth
 	@$(MAKE) --no-print-directory e2e
