@@ -372,11 +372,7 @@ fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
 const MAX_NAMES: usize = 4;
 
 fn some(names: &[String]) -> String {
-    let shown = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    berth_discovery::names::listed(names.iter().map(String::as_str), MAX_NAMES)
 }
 
 fn nodes(count: usize) -> String {

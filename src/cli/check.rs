@@ -1,15 +1,15 @@
 //! `berth check`: lint of manifests and dumps.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::builder::FalseyValueParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::render::hanging;
-use super::{NO, YES};
+use super::{Format, NO, YES};
 use crate::lint::{self, Finding, Severity};
 use crate::simulate::input::{Item, read_paths};
 use crate::simulate::{Options, scenario};
@@ -22,7 +22,7 @@ pub struct Arguments {
     paths: Vec<PathBuf>,
     /// How to print it.
     #[arg(short, long, value_enum, default_value = "table", env = "BERTH_OUTPUT")]
-    output: Output,
+    output: Format,
     /// Exit with 1 for warnings, too.
     #[arg(long, env = "BERTH_STRICT", value_parser = FalseyValueParser::new())]
     strict: bool,
@@ -34,16 +34,6 @@ pub struct Arguments {
     default_topology: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people.
-    Table,
-    /// For scripts.
-    Json,
-    /// The same document as YAML.
-    Yaml,
-}
-
 /// Runs the command: 0 without errors, 1 with one.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
@@ -53,14 +43,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     };
     let items: Vec<Item> = read_paths(&arguments.paths)?.into_iter().filter(|item| !scenario::is_scenario(&item.value)).collect();
     let findings = lint::check(&items, &options);
-    match arguments.output {
-        Output::Table => out.write_all(table(items.len(), &findings).as_bytes())?,
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut *out, &document(items.len(), &findings)).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-        Output::Yaml => write!(out, "{}", serde_saphyr::to_string(&document(items.len(), &findings))?)?,
-    }
+    arguments.output.print(out, || table(items.len(), &findings), || document(items.len(), &findings))?;
     let is_bad = |finding: &Finding| finding.severity == Severity::Error || arguments.strict;
     Ok(if findings.iter().any(is_bad) { NO } else { YES })
 }

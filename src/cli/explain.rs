@@ -1,22 +1,20 @@
 //! `berth explain`: why something waits, what would help, and what a change would do.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use berth_engine::outcome::{GangReport, GangState};
-use berth_engine::policy::Objective;
 use berth_engine::remedy::{self, Change};
 use clap::builder::FalseyValueParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::locate::is_meant;
 use super::render::explanation::{self, Explained, Explanation};
 use super::render::ranks;
 use super::source::{Live, settled};
-use super::{Compat, NO, YES};
+use super::{Choices, Format, NO, YES};
 use crate::simulate::cluster::Cluster;
-use crate::simulate::Options;
 
 /// Arguments of `berth explain`.
 #[derive(Debug, Args)]
@@ -45,31 +43,11 @@ pub struct Arguments {
     trials: u32,
     /// How to print it.
     #[arg(short, long, value_enum, default_value = "table", env = "BERTH_OUTPUT")]
-    output: Output,
-    /// Topology of gangs that name none.
-    #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
-    default_topology: Option<String>,
-    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
-    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
-    objective: Objective,
-    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
-    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
-    compat: Option<Compat>,
-    /// Pods with this schedulerName are placed; others only hold room.
-    #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
-    scheduler_name: String,
+    output: Format,
+    #[command(flatten)]
+    choices: Choices,
     #[command(flatten)]
     live: Live,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people.
-    Table,
-    /// For scripts.
-    Json,
-    /// The same document as YAML.
-    Yaml,
 }
 
 /// Runs the command: 0 when nothing of what is explained waits, 1 when something does.
@@ -90,14 +68,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let effects = remedy::effects(cluster.world(), &cluster.policy(), cluster.now(), &changes).context("--what-if")?;
     let what_if = (!changes.is_empty()).then(|| (arguments.what_if.clone(), effects));
     let explanation = Explanation { explained, what_if };
-    match arguments.output {
-        Output::Table => out.write_all(explanation::table(&explanation).as_bytes())?,
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut *out, &explanation::json(&explanation)).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-        Output::Yaml => write!(out, "{}", serde_saphyr::to_string(&explanation::json(&explanation))?)?,
-    }
+    arguments.output.print(out, || explanation::table(&explanation), || explanation::json(&explanation))?;
     Ok(if meant.iter().any(|gang| waits(gang)) { NO } else { YES })
 }
 
@@ -107,16 +78,8 @@ fn waits(gang: &GangReport) -> bool {
 }
 
 fn cluster(arguments: &Arguments, paths: &[String]) -> Result<Cluster> {
-    let options = Options {
-        defaults_map: None,
-        node_pool: crate::cluster::pool::NodePool::default(),
-        scheduler_name: arguments.scheduler_name.clone(),
-        default_topology: arguments.default_topology.clone(),
-        objective: arguments.objective,
-        compat_kai: arguments.compat == Some(Compat::Kai),
-    };
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).chain(arguments.snapshot.iter().cloned()).collect();
-    settled(&paths, &arguments.live, options)
+    settled(&paths, &arguments.live, arguments.choices.options())
 }
 
 /// The gangs of an object, or why there are none.

@@ -7,6 +7,7 @@ use berth_api::keys;
 use berth_engine::policy::Objective;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use serde_json::Value;
 
 pub mod check;
 pub mod connect;
@@ -24,6 +25,7 @@ pub mod topology;
 pub mod tree;
 
 use crate::cluster::pool::NodePool;
+use crate::simulate::Options;
 
 /// Everything asked for holds.
 pub const YES: u8 = 0;
@@ -69,6 +71,65 @@ enum Command {
 pub enum Compat {
     /// Those of KAI Scheduler: docs/compat.md lists every difference.
     Kai,
+}
+
+/// The choices of a scheduler, for the commands that decide offline as it would.
+#[derive(Debug, Args)]
+pub struct Choices {
+    /// Topology of gangs that name none.
+    #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
+    default_topology: Option<String>,
+    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
+    #[arg(long, value_parser = objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
+    objective: Objective,
+    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
+    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
+    compat: Option<Compat>,
+    /// Pods with this schedulerName are placed; others only hold room.
+    #[arg(long, value_name = "NAME", default_value = "kai-scheduler", env = "BERTH_SCHEDULER_NAME")]
+    scheduler_name: String,
+}
+
+impl Choices {
+    /// As options of a run; the rest is as documented.
+    fn options(&self) -> Options {
+        Options {
+            scheduler_name: self.scheduler_name.clone(),
+            default_topology: self.default_topology.clone(),
+            objective: self.objective,
+            compat_kai: self.compat == Some(Compat::Kai),
+            ..Options::standard()
+        }
+    }
+}
+
+/// How a document is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Table,
+    /// For scripts.
+    Json,
+    /// The same document as YAML.
+    Yaml,
+}
+
+impl Format {
+    /// Prints what is asked for, and makes nothing else.
+    fn print(self, out: &mut dyn Write, table: impl FnOnce() -> String, document: impl FnOnce() -> Value) -> anyhow::Result<()> {
+        match self {
+            Self::Table => out.write_all(table().as_bytes())?,
+            Self::Json => write_json(out, &document())?,
+            Self::Yaml => write!(out, "{}", serde_saphyr::to_string(&document())?)?,
+        }
+        Ok(())
+    }
+}
+
+/// Writes a document as JSON for scripts and eyes.
+fn write_json(out: &mut dyn Write, document: &Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
 }
 
 /// Which part of the cluster is seen.

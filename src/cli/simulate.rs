@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use berth_engine::facts::ObjectKey;
-use berth_engine::policy::Objective;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use super::progress::Progress;
 use super::render::{json, page, table, view};
-use super::{Compat, NO, PoolArguments, YES, complain};
+use super::{Choices, NO, PoolArguments, YES, complain, write_json};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, read_paths};
 use crate::simulate::result::SimulationResult;
@@ -32,29 +31,14 @@ pub struct Arguments {
     /// Add time, steps and events to the JSON.
     #[arg(long, env = "BERTH_STATS", value_parser = FalseyValueParser::new())]
     stats: bool,
-    /// Topology of gangs that name none.
-    #[arg(long, value_name = "NAME", env = "BERTH_DEFAULT_TOPOLOGY")]
-    default_topology: Option<String>,
-    /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
-    #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
-    objective: Objective,
-    /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
-    #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
-    compat: Option<Compat>,
+    #[command(flatten)]
+    choices: Choices,
     /// Name of a ConfigMap with priority classes and preemptibility by kind, as KAI Scheduler reads it.
     #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAME", requires = "default_priorities_configmap_namespace")]
     default_priorities_configmap_name: Option<String>,
     /// Namespace of that ConfigMap.
     #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAMESPACE", requires = "default_priorities_configmap_name")]
     default_priorities_configmap_namespace: Option<String>,
-    /// Pods with this schedulerName are placed; others only hold room.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "kai-scheduler",
-        env = "BERTH_SCHEDULER_NAME"
-    )]
-    scheduler_name: String,
     #[command(flatten)]
     pool: PoolArguments,
 }
@@ -74,14 +58,11 @@ enum Output {
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
-        scheduler_name: arguments.scheduler_name.clone(),
-        default_topology: arguments.default_topology.clone(),
-        objective: arguments.objective,
         defaults_map: (arguments.default_priorities_configmap_namespace.as_ref())
             .zip(arguments.default_priorities_configmap_name.as_ref())
             .map(|(namespace, name)| ObjectKey::new(namespace, name)),
-        compat_kai: arguments.compat == Some(Compat::Kai),
         node_pool: arguments.pool.pool(),
+        ..arguments.choices.options()
     };
     let reading = Progress::start("reading".to_owned());
     let items = read_paths(&arguments.paths)?;
@@ -132,10 +113,7 @@ fn print(
     let colour = io::stdout().is_terminal() && !plain;
     for result in results {
         match arguments.output {
-            Output::Json => {
-                serde_json::to_writer_pretty(&mut *out, &json::result(result, arguments.stats)).map_err(io::Error::from)?;
-                writeln!(out)?;
-            }
+            Output::Json => write_json(out, &json::result(result, arguments.stats))?,
             Output::Yaml => {
                 let text = serde_saphyr::to_string(&json::result(result, arguments.stats))?;
                 write!(out, "{}{}", if results.len() > 1 { "---\n" } else { "" }, text)?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use serde_json::Value;
 
 use super::complain;
 use super::connect::Connection;
@@ -30,15 +31,20 @@ impl Live {
     }
 }
 
+/// Objects of one origin, numbered as the documents of a file.
+pub(super) fn items_of(origin: &str, objects: Vec<Value>) -> Vec<Item> {
+    let place = |at: usize| Place { file: origin.to_owned(), document: at + 1 };
+    objects.into_iter().enumerate().map(|(at, value)| Item { place: place(at), value }).collect()
+}
+
 /// A cluster made of files, or of the live one where no file is named, with what waits placed as `simulate` would.
 pub(super) fn settled(paths: &[PathBuf], live: &Live, options: Options) -> Result<Cluster> {
-    let items = if paths.is_empty() {
-        let objects = live.collect()?.objects.into_iter().enumerate();
-        let place = |document: usize| Place { file: "the cluster".to_owned(), document: document + 1 };
-        objects.map(|(document, value)| Item { place: place(document), value }).collect()
-    } else {
-        read_paths(paths)?
-    };
+    let items = if paths.is_empty() { items_of("the cluster", live.collect()?.objects) } else { read_paths(paths)? };
+    settle(items, options)
+}
+
+/// A cluster made of these objects, with what waits placed.
+pub(super) fn settle(items: Vec<Item>, options: Options) -> Result<Cluster> {
     if let Some(item) = items.iter().find(|item| scenario::is_scenario(&item.value)) {
         bail!("{} is a scenario: `berth simulate` runs those", item.place.file);
     }

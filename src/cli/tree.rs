@@ -1,17 +1,16 @@
 //! `berth tree`: the topology with what is free, used, reserved and stranded in every domain.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use berth_engine::policy::Objective;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::render::{page, tree, view};
 use super::source::{Live, settled};
-use super::{Compat, YES};
+use super::{Compat, YES, write_json};
 use crate::simulate::Options;
 
 /// Arguments of `berth tree`.
@@ -61,12 +60,9 @@ enum Output {
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options {
-        defaults_map: None,
-        node_pool: crate::cluster::pool::NodePool::default(),
         scheduler_name: arguments.scheduler_name.clone(),
-        default_topology: None,
-        objective: Objective::Kai,
         compat_kai: arguments.compat == Some(Compat::Kai),
+        ..Options::standard()
     };
     let paths: Vec<PathBuf> = arguments.paths.iter().chain(&arguments.snapshot).cloned().collect();
     let cluster = settled(&paths, &arguments.live, options)?;
@@ -86,8 +82,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
                 "apiVersion": "berth.scheduler/v1alpha1", "kind": "TopologyTree", "topology": shown.topology, "unit": shown.unit,
                 "root": shown.root.json(""),
             });
-            serde_json::to_writer_pretty(&mut *out, &value).map_err(io::Error::from)?;
-            writeln!(out)?;
+            write_json(out, &value)?;
         }
     }
     Ok(YES)

@@ -97,7 +97,7 @@ impl Fabric {
             let crossing: Vec<(String, String)> = parents
                 .iter()
                 .filter(|(_, parents)| parents.len() > 1)
-                .map(|(domain, parents)| ((*domain).to_owned(), crate::propose::listed(parents.iter().copied(), 3)))
+                .map(|(domain, parents)| ((*domain).to_owned(), crate::names::listed(parents.iter().copied(), 3)))
                 .collect();
             for (domain, parents) in crossing {
                 self.find("NotATree", &domain, format!("a domain of tier {} lies in several of tier {tier}: {parents}", tier - 1));

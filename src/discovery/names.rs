@@ -114,3 +114,10 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     }
     rest.ends_with(last)
 }
+
+/// The first few of a list, and how many more there are.
+pub fn listed<'a>(names: impl Iterator<Item = &'a str> + Clone, most: usize) -> String {
+    let n = names.clone().count();
+    let shown: Vec<&str> = names.take(most).collect();
+    if n > most { format!("{} and {} more", shown.join(", "), n - most) } else { shown.join(", ") }
+}

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::names::is_placeholder;
+use crate::names::{is_placeholder, listed};
 use crate::node::Node;
 use crate::profiles::{self, HOSTNAME, PLACES, Profile};
 
@@ -304,11 +304,4 @@ fn outside(nodes: &[&Node], proposal: &Proposal) -> Vec<Outside> {
         }
     }
     by_key.into_values().collect()
-}
-
-/// The first few of a list, and how many more there are.
-pub fn listed<'a>(names: impl Iterator<Item = &'a str> + Clone, most: usize) -> String {
-    let n = names.clone().count();
-    let shown: Vec<&str> = names.take(most).collect();
-    if n > most { format!("{} and {} more", shown.join(", "), n - most) } else { shown.join(", ") }
 }

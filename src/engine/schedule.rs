@@ -231,12 +231,11 @@ impl<'a> Pass<'a> {
         let waiting = prepared.n_waiting(0);
         reasons.extend(blocked_reasons(&prepared));
         let item = prepared.minimum(self.world, 0);
-        let bare = prepared.only_needed().map(|prepared| prepared.minimum(self.world, 0));
+        let bare = prepared.only_needed().map(|prepared| prepared.minimum(self.world, 0)).filter(|bare| *bare != item);
         let mut solved = self.solve(idx, &item);
         // Better a place without room for all that may come than none.
-        let prepared_bare = bare.clone();
-        if let (Err(_), Some(bare)) = (&solved, bare.filter(|bare| *bare != item)) {
-            solved = self.solve(idx, &bare);
+        if let (Err(_), Some(bare)) = (&solved, &bare) {
+            solved = self.solve(idx, bare);
         }
         match solved {
             Ok((plan, quality)) => {
@@ -248,7 +247,6 @@ impl<'a> Pass<'a> {
                 more
             }
             Err(reason) => {
-                let bare = prepared_bare.filter(|bare| *bare != item);
                 let n_decisions = self.outcome.turn();
                 self.fill_holes(idx);
                 // With holes filled it asks for less, and is looked at again.

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_discovery::names;
+
 use super::{Finding, of_kind};
 use crate::simulate::input::Item;
 
@@ -25,9 +27,7 @@ fn name(item: &Item) -> &str {
 }
 
 fn listed(names: &[&str]) -> String {
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let shown = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
+    names::listed(names.iter().copied(), MAX_NAMED)
 }
 
 pub(super) fn check(items: &[Item], findings: &mut Vec<Finding>) {

@@ -1,5 +1,6 @@
 //! Files, directories, standard input: bytes become documents, documents become objects with their place.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -35,12 +36,7 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Item>, InputError> {
     let mut items = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            std::io::stdin()
-                .lock()
-                .read_to_end(&mut bytes)
-                .map_err(|error| whole("-", &error.to_string()))?;
-            items.extend(of_named("-", &bytes)?);
+            items.extend(of_named("-", &bytes_of(path)?)?);
             continue;
         }
         let files = files_below(path)?;
@@ -49,12 +45,28 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Item>, InputError> {
         }
         for file in files {
             let name = file.display().to_string();
-            let bytes = fs::read(&file).map_err(|error| whole(&name, &error.to_string()))?;
+            let bytes = bytes_of(&file)?;
             // What a directory holds besides may be empty; what was named may not.
             items.extend(if file == *path { of_named(&name, &bytes) } else { read_bytes(&name, &bytes) }?);
         }
     }
     Ok(items)
+}
+
+/// The text of a file that holds something else than objects, packed or not; `-` is standard input.
+///
+/// # Errors
+///
+/// It can't be read, or is no text.
+pub fn read_text(path: &Path) -> Result<String, InputError> {
+    text_of(&path.display().to_string(), &bytes_of(path)?).map(Cow::into_owned)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, InputError> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let read = if name == "-" { std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes) } else { fs::read(path) };
+    read.map_err(|error| whole(&name, &error.to_string()))
 }
 
 /// Objects of an input that was named: one without a word in it is a slip (a dump that failed, a wrong name).
@@ -113,24 +125,9 @@ pub fn read_bytes(file: &str, bytes: &[u8]) -> Result<Vec<Item>, InputError> {
         let items: Result<Vec<Vec<Item>>, InputError> = texts.iter().map(|text| read_bytes(file, text.as_bytes())).collect();
         return Ok(items?.into_iter().flatten().collect());
     }
-    let mut unpacked = Vec::new();
-    let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut decoder = MultiGzDecoder::new(bytes).take(MAX_BYTES);
-        decoder
-            .read_to_end(&mut unpacked)
-            .map_err(|error| whole(file, &format!("not a gzip file: {error}")))?;
-        unpacked.as_slice()
-    } else {
-        bytes
-    };
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| whole(file, &format!("not text: byte {} is not UTF-8", error.valid_up_to())))?
-        .trim_start_matches('\u{feff}');
-    if text.contains('\0') {
-        return Err(whole(file, "not text: it holds a zero byte"));
-    }
+    let text = text_of(file, bytes)?;
     let mut items = Vec::new();
-    for (index, value) in documents(file, text)?.into_iter().enumerate() {
+    for (index, value) in documents(file, text.trim_start_matches('\u{feff}'))?.into_iter().enumerate() {
         let place = Place {
             file: file.to_owned(),
             document: index + 1,
@@ -138,6 +135,23 @@ pub fn read_bytes(file: &str, bytes: &[u8]) -> Result<Vec<Item>, InputError> {
         flatten(place, value, &mut items)?;
     }
     Ok(items)
+}
+
+/// The text of a file's bytes, unpacked.
+fn text_of<'a>(file: &str, bytes: &'a [u8]) -> Result<Cow<'a, str>, InputError> {
+    let no_text = |error: std::str::Utf8Error| whole(file, &format!("not text: byte {} is not UTF-8", error.valid_up_to()));
+    let text = if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut unpacked = Vec::new();
+        let mut decoder = MultiGzDecoder::new(bytes).take(MAX_BYTES);
+        decoder.read_to_end(&mut unpacked).map_err(|error| whole(file, &format!("not a gzip file: {error}")))?;
+        Cow::Owned(String::from_utf8(unpacked).map_err(|error| no_text(error.utf8_error()))?)
+    } else {
+        Cow::Borrowed(std::str::from_utf8(bytes).map_err(no_text)?)
+    };
+    if text.contains('\0') {
+        return Err(whole(file, "not text: it holds a zero byte"));
+    }
+    Ok(text)
 }
 
 fn documents(file: &str, text: &str) -> Result<Vec<Value>, InputError> {

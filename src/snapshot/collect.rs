@@ -3,16 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
-use kube::api::{Api, DynamicObject, GroupVersionKind, ListParams};
-use kube::discovery;
 use serde_json::Value;
 
 use super::stripped;
 use crate::cluster::Gvk;
 use crate::cluster::convert::storage::StorageKinds;
-
-/// Objects per page.
-const PAGE_SIZE: u32 = 500;
+use crate::cluster::list::of_kind;
 
 /// Owners above owners that are followed.
 const MAX_OWNERS: usize = 5;
@@ -79,39 +75,11 @@ fn owners(objects: &[Value]) -> BTreeMap<(String, String), Gvk> {
     objects.iter().flat_map(of).map(gvk).filter(|gvk| !gvk.kind.is_empty()).map(|gvk| (gvk.group_kind(), gvk)).collect()
 }
 
-/// Every object of a kind; none where the server does not have it.
+/// Every object of a kind, stripped page by page; none where the server does not have it.
 async fn list(client: &Client, gvk: &Gvk) -> Result<Vec<Value>, String> {
-    let kind = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
-    let resource = match discovery::pinned_kind(client, &kind).await {
-        Ok((resource, _)) => resource,
-        Err(kube::Error::Discovery(_)) => return Ok(Vec::new()),
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-        Err(error) => return Err(said(&error)),
-    };
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let mut objects = Vec::new();
-    let mut params = ListParams::default().limit(PAGE_SIZE);
-    loop {
-        let page = match api.list(&params).await {
-            Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-            Err(error) => return Err(said(&error)),
-        };
-        for object in page.items {
-            let mut value = object.data;
-            if !value.is_object() {
-                value = Value::Object(serde_json::Map::new());
-            }
-            value["apiVersion"] = Value::String(resource.api_version.clone());
-            value["kind"] = Value::String(resource.kind.clone());
-            value["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
-            objects.push(stripped(&value));
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(objects),
-        }
-    }
+    of_kind(client, gvk, |object| objects.push(stripped(&object))).await.map_err(|unread| said(&unread.error))?;
+    Ok(objects)
 }
 
 fn said(error: &kube::Error) -> String {

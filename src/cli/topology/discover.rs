@@ -1,23 +1,22 @@
 //! `berth topology discover`: the fabric, as labels, a Topology, or files of Slurm.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
+use berth_discovery::names::listed;
 use berth_discovery::out::labels::{Keys, labels};
 use berth_discovery::out::{slurm as slurm_out, topology};
-use berth_discovery::propose::listed;
 use berth_discovery::sources::cloud::{self, Cloud};
 use berth_discovery::sources::{Filter, ibnet, netq, slurm, smi};
 use berth_discovery::{Fabric, Node};
 use clap::{Args, ValueEnum};
-use flate2::read::MultiGzDecoder;
 use serde_json::{Value, json};
 
-use super::super::YES;
+use super::super::{YES, write_json};
 use super::propose::evidence;
+use crate::simulate::input::read_text;
 
 /// Where a fabric is read from; flags that `discover` and `apply` share.
 #[derive(Debug, Args)]
@@ -112,21 +111,6 @@ impl Sources {
     }
 }
 
-fn read_text(file: &PathBuf) -> Result<String> {
-    let mut bytes = Vec::new();
-    if file.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes).context("reading standard input")?;
-    } else {
-        bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
-    }
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacked = Vec::new();
-        MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut unpacked).with_context(|| format!("{} is not a whole gzip file", file.display()))?;
-        bytes = unpacked;
-    }
-    String::from_utf8(bytes).map_err(|error| anyhow!("{}: not text: byte {} is not UTF-8", file.display(), error.utf8_error().valid_up_to()))
-}
-
 /// Arguments of `berth topology discover`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -201,10 +185,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Target::SlurmBlock => out.write_all(slurm_out::block(&fabric, &arguments.block_sizes).map_err(refused)?.as_bytes())?,
         Target::SlurmYaml => super::write_yaml(out, &[slurm_out::yaml(&fabric, &arguments.block_sizes).map_err(refused)?])?,
         Target::Slinky => super::write_yaml(out, &[slinky(arguments, &fabric)?])?,
-        Target::Graph => writeln!(out, "{}", serde_json::to_string_pretty(&graph(&fabric, keys))?)?,
+        Target::Graph => write_json(out, &graph(&fabric, keys))?,
         Target::Findings => {
             let list = fabric.findings.iter().map(|finding| json!({ "kind": finding.kind, "subject": finding.subject, "message": finding.message }));
-            writeln!(out, "{}", serde_json::to_string_pretty(&list.collect::<Vec<_>>())?)?;
+            write_json(out, &list.collect())?;
         }
     }
     Ok(YES)

@@ -1,17 +1,18 @@
 //! `berth topology propose`: a Topology from node labels, with the evidence as comments above it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use berth_discovery::names::listed;
 use berth_discovery::out::topology;
-use berth_discovery::propose::{Options, Outside, Proposal, chosen, listed, propose};
+use berth_discovery::propose::{Options, Outside, Proposal, chosen, propose};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::super::connect::Connection;
-use super::super::{NO, YES};
+use super::super::{NO, YES, write_json};
 
 /// Arguments of `berth topology propose`.
 #[derive(Debug, Args)]
@@ -75,8 +76,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let proposals = propose(&nodes, &options);
     if arguments.output == Output::Json {
         let list: Vec<Value> = proposals.iter().map(|proposal| as_json(arguments, proposal)).collect();
-        serde_json::to_writer_pretty(&mut *out, &json!({ "nodes": looked_at, "proposals": list })).map_err(io::Error::from)?;
-        writeln!(out)?;
+        write_json(out, &json!({ "nodes": looked_at, "proposals": list }))?;
         return Ok(if proposals.is_empty() { NO } else { YES });
     }
     if proposals.is_empty() {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fabric::{Fabric, Host};
-use crate::propose::listed;
+use crate::names::listed;
 
 /// Links as a source tells them; counted once whichever end tells them.
 #[derive(Clone, Debug, Default)]
