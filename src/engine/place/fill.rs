@@ -74,7 +74,7 @@ impl Solver<'_> {
         (chosen.len() == n).then_some(chosen)
     }
 
-    fn best_nodes(
+    pub(super) fn best_nodes(
         &mut self,
         shape: ShapeIdx,
         n: usize,

@@ -3,7 +3,8 @@
 //! A task is the gang's tree cut down to what this decision must place. When
 //! all its pods are equal and its constraints form one layer of equal segments
 //! on one tree, the exact solver computes the best placement in the best
-//! domain (`exact`). Otherwise a complete search with backtracking over
+//! domain (`exact`). Unlike subgroups whose counts are few are placed by a dynamic
+//! programme too, with fewest domains (`parts`). Otherwise a complete search with backtracking over
 //! siblings looks for a legal one within a budget of steps (`search`), down to
 //! single pods (`coupled`) where pods depend on each other or differ, and goes on
 //! while lower bounds leave something to hope for (`refine`, `bounds`).
@@ -19,6 +20,7 @@ mod coupled;
 pub(crate) mod exact;
 mod fill;
 mod nominated;
+mod parts;
 pub(crate) mod quality;
 mod refine;
 pub(crate) mod search;
@@ -45,6 +47,8 @@ pub(crate) struct Plan {
     pub objective: Objective,
     /// Nothing better exists for the objective, in any line of its order.
     pub proven: bool,
+    /// No placement in the containing domain, or one of its rank, touches fewer domains (line 3).
+    pub fewest: bool,
     /// No domain that comes before the containing one holds the task.
     pub settled: bool,
 }
@@ -182,7 +186,10 @@ impl<'a> Solver<'a> {
                 None => self.steps += 1,
             }
         }
-        self.search(root)
+        match self.solve_parts(root) {
+            Some(result) => result,
+            None => self.search(root),
+        }
     }
 
     /// Brings cached slots and sums of a shape up to date for a tree.

@@ -29,7 +29,7 @@ impl Solver<'_> {
         let tree = root.bound.map_or(self.default_tree, |bound| bound.tree);
         let all = places.iter().map(|(_, node)| *node).chain(root.live.iter().copied());
         let containing = (tree, self.smallest_around(tree, all.collect()));
-        Some(Plan { places, containing, objective: Objective::Kai, proven: false, settled: false })
+        Some(Plan { places, containing, objective: Objective::Kai, proven: false, fewest: false, settled: false })
     }
 
     fn nominee(&self, pod: PodIdx) -> Option<NodeIdx> {

@@ -21,9 +21,9 @@ impl Solver<'_> {
             let tree = &self.trees[tree_idx.at()];
             let label = tree.label(depth).to_owned();
             let domains = count_domains(tree, plan.places.iter().map(|(_, node)| node).chain(&root.live), depth);
-            // The exact class is minimal in what its order counts; below that nothing is minimised.
+            // What was computed is minimal in what its order counts; below that nothing is minimised.
             let lower_bound =
-                if plan.proven && depth <= counted { domains } else { self.fewest_anywhere(root, plan, depth).min(domains) };
+                if (plan.proven || plan.fewest) && depth <= counted { domains } else { self.fewest_anywhere(root, plan, depth).min(domains) };
             if depth <= counted {
                 sum += u64::from(domains);
                 bounds += u64::from(lower_bound);

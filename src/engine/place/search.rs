@@ -27,7 +27,7 @@ use crate::topology::Tree;
 const MAX_SUBSETS: usize = 1_000;
 
 /// Line 3 with the broken segments before it, line 2, and what comes after: comparable between domains of one depth.
-type Merit = (Vec<i64>, Option<Reverse<Ratio>>, Vec<i64>);
+pub(super) type Merit = (Vec<i64>, Option<Reverse<Ratio>>, Vec<i64>);
 
 /// The cost inside a domain, with the domain's tightness after line 3. Among equally tight ones that changes nothing.
 fn merit(rank: Option<Rank>, mut cost: Vec<i64>, levels: usize) -> Merit {
@@ -36,16 +36,16 @@ fn merit(rank: Option<Rank>, mut cost: Vec<i64>, levels: usize) -> Merit {
 }
 
 /// Which candidate domains are compared by what comes inside them.
-struct Order {
-    objective: Objective,
+pub(super) struct Order {
+    pub(super) objective: Objective,
     /// Domains above this depth differ in line 3.
-    counted: usize,
-    n_pods: usize,
+    pub(super) counted: usize,
+    pub(super) n_pods: usize,
 }
 
 impl Order {
     /// Whether a domain may still be better than one, before it in the order of ranks, that holds the task.
-    fn is_open(&self, best: Option<Rank>, next: Option<Rank>) -> bool {
+    pub(super) fn is_open(&self, best: Option<Rank>, next: Option<Rank>) -> bool {
         match (self.objective, best, next) {
             // One pod is in one domain of a level anywhere; where no level below is counted, line 3 has nothing to say.
             (Objective::Compact, Some((kept, depth, here, _)), Some(other))
@@ -130,7 +130,7 @@ impl Solver<'_> {
         if let Some((_, pods)) = &uniform.guests {
             put(pods, &chosen.guests);
         }
-        Plan { places, containing, objective: Objective::Kai, proven: true, settled: true }
+        Plan { places, containing, objective: Objective::Kai, proven: true, fewest: true, settled: true }
     }
 
     /// The deepest level whose domains are counted: the preferred one, else the leaf level.
@@ -514,7 +514,7 @@ fn uses_other_tree(item: &Item, tree: TreeIdx) -> bool {
 }
 
 /// The outermost constraint, the first one declared.
-fn first_bound(item: &Item) -> Option<Bound> {
+pub(super) fn first_bound(item: &Item) -> Option<Bound> {
     item.bound.or_else(|| item.children.iter().find_map(first_bound))
 }
 
@@ -577,6 +577,6 @@ impl Search<'_> {
     }
 
     fn plan(&self) -> Plan {
-        Plan { places: self.places.clone(), containing: self.containing, objective: Objective::Kai, proven: false, settled: true }
+        Plan { places: self.places.clone(), containing: self.containing, objective: Objective::Kai, proven: false, fewest: false, settled: true }
     }
 }

@@ -446,7 +446,7 @@ fn of_subgroups_of_which_some_are_needed_too_few_are_left() {
 #[test]
 fn what_the_search_did_not_finish_is_no_proof() {
     let mut lab = Lab::new("b/r1: a b c d e; b/r2: f g h i j; b/r3: k l m n o");
-    lab.groups("g", ("", ""), &[("s0", 3, 8, "rack", ""), ("s1", 4, 8, "rack", ""), ("s2", 3, 8, "rack", ""), ("s3", 4, 4, "rack", "")]);
+    lab.groups("g", ("", ""), &[("s0", 3, 8, "rack", ""), ("s1", 4, 8, "rack", ""), ("s2", 3, 8, "rack", ""), ("s3", 4, 4, "block", "rack")]);
     lab.busy("a", 4);
     lab.busy("f", 8);
     let mut strict = lab.world.fork();
