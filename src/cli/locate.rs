@@ -9,10 +9,9 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use super::render::ranks;
-use super::source::settle;
+use super::source::{Live, settled};
 use super::{Choices, NO, PoolArguments, YES, write_json};
 use crate::simulate::cluster::Cluster;
-use crate::simulate::input::read_paths;
 use crate::simulate::Options;
 
 /// Arguments of `berth where`.
@@ -21,8 +20,9 @@ pub struct Arguments {
     /// What is looked for: Job/trainer, PodGroup/pg-1, Pod/trainer-0, any kind that has pods.
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Manifests or dumps: files, folders, or - for standard input. Pods that wait are placed as `simulate` would.
-    #[arg(required = true, value_name = "PATH")]
+    /// Manifests or dumps: files, folders, or - for standard input; without any the cluster is asked. Pods that wait are
+    /// placed as `simulate` would.
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Its namespace.
     #[arg(short, long, default_value = "default", env = "BERTH_NAMESPACE")]
@@ -37,6 +37,8 @@ pub struct Arguments {
     choices: Choices,
     #[command(flatten)]
     pool: PoolArguments,
+    #[command(flatten)]
+    live: Live,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,7 +57,7 @@ enum Output {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let (kind, name) = arguments.object.split_once('/').context("what to look for is written KIND/NAME, such as Job/trainer")?;
     let options = Options { node_pool: arguments.pool.pool(), ..arguments.choices.options() };
-    let cluster = settle(read_paths(&arguments.paths)?, options)?;
+    let cluster = settled(&arguments.paths, &arguments.live, options)?;
     let gangs = cluster.world().gang_reports();
     let found: Vec<&GangReport> = gangs.iter().filter(|gang| is_meant(&cluster, gang, &arguments.namespace, kind, name)).collect();
     if found.is_empty() {

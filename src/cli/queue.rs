@@ -7,14 +7,11 @@ use anyhow::Result;
 use clap::builder::FalseyValueParser;
 use clap::Args;
 
-use super::connect::Connection;
 use super::render::queues::{self, View};
-use super::source::{items_of, settle};
+use super::source::{Live, settled};
 use super::{Choices, Format, PoolArguments, YES, complain};
 use crate::clock::now_millis;
-use crate::cluster::list;
 use crate::simulate::Options;
-use crate::simulate::input::{Item, read_paths};
 
 /// Arguments of `berth queue`.
 #[derive(Debug, Args)]
@@ -36,13 +33,13 @@ pub struct Arguments {
     #[command(flatten)]
     pool: PoolArguments,
     #[command(flatten)]
-    connection: Connection,
+    live: Live,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    let items = if arguments.paths.is_empty() { read_cluster(arguments)? } else { read_paths(&arguments.paths)? };
-    let mut cluster = settle(items, Options { node_pool: arguments.pool.pool(), ..arguments.choices.options() })?;
+    let options = Options { node_pool: arguments.pool.pool(), ..arguments.choices.options() };
+    let mut cluster = settled(&arguments.paths, &arguments.live, options)?;
     for skipped in &cluster.skipped {
         complain(&format!("skipped {} ({} document {}): {}", skipped.object, skipped.place.file, skipped.place.document, skipped.message));
     }
@@ -51,13 +48,4 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let view = View::of(&mut cluster, arguments.namespace.as_deref(), now);
     arguments.output.print(out, || view.table(), || queues::json(&view))?;
     Ok(YES)
-}
-
-/// The objects of the cluster, as they are now.
-fn read_cluster(arguments: &Arguments) -> Result<Vec<Item>> {
-    let (objects, unread) = arguments.connection.block_on(async |client| list::objects(&client).await)?;
-    for kind in unread {
-        complain(&format!("berth: objects of kind {kind} may not be read; what follows is without them"));
-    }
-    Ok(items_of("cluster", objects))
 }

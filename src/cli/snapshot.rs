@@ -32,7 +32,7 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let objects: Vec<Value> = if arguments.paths.is_empty() {
-        arguments.live.collect()?.objects
+        arguments.live.read(|object| stripped(&object))?
     } else {
         read_paths(&arguments.paths)?.iter().map(|item| stripped(&item.value)).collect()
     };

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::complain;
 use super::connect::Connection;
+use crate::cluster::list;
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, Place, read_paths};
 use crate::simulate::{Options, scenario};
-use crate::snapshot::{self, Collected};
+use crate::snapshot::stripped;
 
 /// Which cluster is asked.
 #[derive(Clone, Debug, Args)]
@@ -21,13 +22,18 @@ pub struct Live {
 }
 
 impl Live {
-    /// Reads the cluster; what may not be read is said on standard error.
-    pub fn collect(&self) -> Result<Collected> {
-        let collected = self.connection.block_on(async |client| snapshot::collect(&client).await)?;
-        for missing in &collected.missing {
+    /// Reads the cluster, each object as `keep` leaves it; what may not be read is said on standard error.
+    pub fn read(&self, keep: fn(Value) -> Value) -> Result<Vec<Value>> {
+        let reading = self.connection.block_on(async |client| list::cluster(&client, keep).await)?;
+        for missing in &reading.missing {
             complain(&format!("berth: left out: {missing}"));
         }
-        Ok(collected)
+        Ok(reading.objects)
+    }
+
+    /// The objects of the paths, or those of the cluster when there are none, without what no decision reads.
+    pub fn items(&self, paths: &[PathBuf]) -> Result<Vec<Item>> {
+        if paths.is_empty() { Ok(items_of("the cluster", self.read(|object| stripped(&object))?)) } else { Ok(read_paths(paths)?) }
     }
 }
 
@@ -39,8 +45,7 @@ pub(super) fn items_of(origin: &str, objects: Vec<Value>) -> Vec<Item> {
 
 /// A cluster made of files, or of the live one where no file is named, with what waits placed as `simulate` would.
 pub(super) fn settled(paths: &[PathBuf], live: &Live, options: Options) -> Result<Cluster> {
-    let items = if paths.is_empty() { items_of("the cluster", live.collect()?.objects) } else { read_paths(paths)? };
-    settle(items, options)
+    settle(live.items(paths)?, options)
 }
 
 /// A cluster made of these objects, with what waits placed.

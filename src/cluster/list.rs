@@ -1,44 +1,104 @@
-//! Reads a cluster once, for the commands that answer and go: a kind page by page, or every object of the kinds that decide.
+//! Reads a cluster once, for the commands that answer and go: the kinds that decisions need, the owners of pods whatever
+//! their kinds, and what pods name. Page by page; a kind that may not be read is named, nodes and pods are needed.
 
-use anyhow::{Context, bail};
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::keys;
 use kube::api::{Api, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, discovery};
 use serde_json::{Value, json};
 
 use super::Gvk;
 use super::store::base_kinds;
+use crate::grouping::{core_group, pod_gang};
 
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
 
-/// Why a kind could not be read.
-#[derive(Debug)]
-pub struct Unread {
-    /// The kind's plural; `None` when even that could not be found out.
-    pub plural: Option<String>,
-    /// What the API said.
-    pub error: kube::Error,
+/// Times that a list is begun anew because it took longer than the server keeps its state.
+const MAX_RESTARTS: u32 = 3;
+
+/// Owners above owners that are followed.
+const MAX_OWNERS: usize = 5;
+
+/// Kinds of owners that are read at the most.
+const MAX_KINDS: usize = 64;
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// Every object, nodes first.
+    pub objects: Vec<Value>,
+    /// Kinds that the server has and that may not be read, each with why.
+    pub missing: Vec<String>,
 }
 
-/// Gives every object of a kind to `take`, whole, page by page; none where the server does not have the kind.
-///
-/// # Errors
-///
-/// The kind can't be looked up, or not listed; what was taken until then is not all there is.
-pub async fn of_kind(client: &Client, gvk: &Gvk, mut take: impl FnMut(Value)) -> Result<(), Unread> {
+/// Why a kind could not be read.
+#[derive(Debug)]
+struct Unread {
+    /// The kind's plural; `None` when even that could not be found out.
+    plural: Option<String>,
+    /// What the API said.
+    error: kube::Error,
+}
+
+impl Unread {
+    fn is_forbidden(&self) -> bool {
+        matches!(&self.error, kube::Error::Api(status) if status.code == 403)
+    }
+
+    /// For the list of what is missing.
+    fn told(&self, gvk: &Gvk) -> String {
+        let why = match &self.error {
+            kube::Error::Api(status) if status.code == 403 => "may not be listed".to_owned(),
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        };
+        let resource = self.plural.as_ref().map_or_else(|| gvk.kind.clone(), Clone::clone);
+        format!("{resource} of {}: {why}", gvk.api_version())
+    }
+
+    /// As the end of a command.
+    fn into_error(self, gvk: &Gvk) -> anyhow::Error {
+        let what = self.plural.unwrap_or_else(|| gvk.kind.clone());
+        match self.error {
+            kube::Error::Api(status) if status.code == 403 => anyhow::anyhow!(
+                "{what} can't be read: {}. Rights needed: list of nodes and pods in all namespaces; wanted as well: podgroups, queues, \
+                 topologies, priorityclasses, poddisruptionbudgets and the kinds that own pods (`berth generate rbac` writes these and more)",
+                status.message
+            ),
+            error => anyhow::Error::new(error).context(format!("reading {what}")),
+        }
+    }
+}
+
+fn node() -> Gvk {
+    Gvk::new("", "v1", "Node")
+}
+
+/// Every object of a kind, each as `keep` leaves it; none where the server does not have the kind.
+async fn of_kind(client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) -> Result<Vec<Value>, Unread> {
     let kind = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
     let resource = match discovery::pinned_kind(client, &kind).await {
         Ok((resource, _)) => resource,
-        Err(kube::Error::Discovery(_)) => return Ok(()),
-        Err(error) if is_absent(&error) => return Ok(()),
+        Err(kube::Error::Discovery(_)) => return Ok(Vec::new()),
+        Err(error) if is_code(&error, 404) => return Ok(Vec::new()),
         Err(error) => return Err(Unread { plural: None, error }),
     };
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let mut params = ListParams::default().limit(PAGE);
+    let (mut objects, mut restarts) = (Vec::new(), 0);
+    let first = ListParams::default().limit(PAGE);
+    let mut params = first.clone();
     loop {
         let page = match api.list(&params).await {
             Ok(page) => page,
-            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) if is_code(&error, 404) => return Ok(Vec::new()),
+            Err(error) if is_code(&error, 410) && restarts < MAX_RESTARTS => {
+                restarts += 1;
+                objects.clear();
+                params = first.clone();
+                continue;
+            }
             Err(error) => return Err(Unread { plural: Some(resource.plural), error }),
         };
         for object in page.items {
@@ -47,36 +107,92 @@ pub async fn of_kind(client: &Client, gvk: &Gvk, mut take: impl FnMut(Value)) ->
             value["apiVersion"] = Value::String(resource.api_version.clone());
             value["kind"] = Value::String(resource.kind.clone());
             value["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
-            take(value);
+            objects.push(keep(value));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(()),
+            Some(token) => params = first.clone().continue_token(&token),
+            None => return Ok(objects),
         }
     }
 }
 
-fn is_absent(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
+fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Every object of the base kinds. Kinds that the server lacks are none; kinds that may not be read are named.
+/// The nodes.
 ///
 /// # Errors
 ///
-/// A kind can't be looked up; or it can't be listed for another reason than that it may not be; or nodes or pods may not be.
-pub async fn objects(client: &Client) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
-    let (mut objects, mut unread) = (Vec::new(), Vec::new());
-    for gvk in base_kinds() {
-        let Err(Unread { plural, error }) = of_kind(client, &gvk, |object| objects.push(object)).await else { continue };
-        match (plural, error) {
-            (None, error) => return Err(error).with_context(|| format!("asking for {}", gvk.kind)),
-            (Some(_), kube::Error::Api(status)) if status.code == 403 && !["Node", "Pod"].contains(&gvk.kind.as_str()) => unread.push(gvk.kind.clone()),
-            (Some(plural), kube::Error::Api(status)) if status.code == 403 => bail!("{plural} can't be read: {}", status.message),
-            (Some(plural), error) => return Err(error).with_context(|| format!("reading {plural}")),
+/// They can't be listed.
+pub async fn nodes(client: &Client) -> anyhow::Result<Vec<Value>> {
+    of_kind(client, &node(), |object| object).await.map_err(|unread| unread.into_error(&node()))
+}
+
+/// Every object that decisions depend on, each as `keep` leaves it (`metadata` and what pods name must stay).
+///
+/// # Errors
+///
+/// Nodes or pods may not be listed: nothing can be said without them. Another of the kinds that decide can't be listed for
+/// another reason than that it may not be: what is not known to be absent is not taken for absent.
+pub async fn cluster(client: &Client, keep: fn(Value) -> Value) -> anyhow::Result<Reading> {
+    let mut reading = Reading::default();
+    let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
+    let more = [Gvk::new("node.k8s.io", "v1", "RuntimeClass")];
+    for gvk in base_kinds().into_iter().chain(more) {
+        seen.insert(gvk.group_kind());
+        let is_needed = gvk.group.is_empty() && ["Node", "Pod"].contains(&gvk.kind.as_str());
+        match of_kind(client, &gvk, keep).await {
+            Ok(objects) => reading.objects.extend(objects),
+            Err(unread) if unread.is_forbidden() && !is_needed => reading.missing.push(unread.told(&gvk)),
+            Err(unread) => return Err(unread.into_error(&gvk)),
         }
     }
-    Ok((objects, unread))
+    for gvk in named(&reading.objects) {
+        reading.take(client, &gvk, keep).await;
+    }
+    for _ in 0..MAX_OWNERS {
+        let kinds: Vec<Gvk> = owners(&reading.objects).into_values().filter(|gvk| !seen.contains(&gvk.group_kind())).collect();
+        if kinds.is_empty() {
+            break;
+        }
+        for gvk in kinds.into_iter().take(MAX_KINDS.saturating_sub(seen.len())) {
+            seen.insert(gvk.group_kind());
+            reading.take(client, &gvk, keep).await;
+        }
+    }
+    Ok(reading)
+}
+
+impl Reading {
+    /// Takes a kind in that some work needs; why it can't be read is noted.
+    async fn take(&mut self, client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) {
+        match of_kind(client, gvk, keep).await {
+            Ok(objects) => self.objects.extend(objects),
+            Err(unread) => self.missing.push(unread.told(gvk)),
+        }
+    }
+}
+
+/// Kinds that pods name by something else than an owner: their group of `scheduling.k8s.io`, and the PodGang of Grove.
+fn named(objects: &[Value]) -> Vec<Gvk> {
+    let is_pod = |object: &&Value| object["kind"] == "Pod" && object["apiVersion"] == "v1";
+    let mut kinds = Vec::new();
+    if objects.iter().filter(is_pod).any(|pod| core_group::named(pod).is_some()) {
+        kinds.extend(core_group::VERSIONS.map(|version| Gvk::new(core_group::API_GROUP, version, "PodGroup")));
+    }
+    let label = |pod: &Value| pod["metadata"]["labels"][keys::GROVE_POD_GANG].as_str().is_some_and(|name| !name.is_empty());
+    if objects.iter().filter(is_pod).any(label) {
+        kinds.push(Gvk::new(pod_gang::API_GROUP, pod_gang::VERSION, pod_gang::KIND));
+    }
+    kinds
+}
+
+/// Kinds of owners by group and kind.
+fn owners(objects: &[Value]) -> BTreeMap<(String, String), Gvk> {
+    let of = |object: &Value| object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let gvk = |owner: Value| Gvk::parse(owner["apiVersion"].as_str().unwrap_or_default(), owner["kind"].as_str().unwrap_or_default());
+    objects.iter().flat_map(of).map(gvk).filter(|gvk| !gvk.kind.is_empty()).map(|gvk| (gvk.group_kind(), gvk)).collect()
 }
 
 #[cfg(test)]
@@ -84,24 +200,72 @@ mod tests {
     use super::*;
     use crate::fake_api::{FakeApi, failure};
 
-    #[tokio::test]
-    async fn a_cluster_is_read_page_by_page_without_what_it_lacks() {
-        let api = FakeApi::start(|asked| match (asked.path.as_str(), asked.query.contains("continue=next")) {
-            ("/api/v1", _) => (200, json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
-                {"name": "nodes", "kind": "Node", "namespaced": false, "singularName": "", "verbs": ["list"]},
-                {"name": "pods", "kind": "Pod", "namespaced": true, "singularName": "", "verbs": ["list"]},
-                {"name": "persistentvolumes", "kind": "PersistentVolume", "namespaced": false, "singularName": "", "verbs": ["list"]},
-            ]})),
-            ("/api/v1/nodes", false) => (200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a"}}]})),
-            ("/api/v1/nodes", true) => (200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [{"metadata": {"name": "b"}}]})),
-            ("/api/v1/pods", _) => (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []})),
-            ("/api/v1/persistentvolumes", _) => failure(403, "no"),
+    fn resources(version: &str, named: &[(&str, &str)]) -> (u16, Value) {
+        let resources: Vec<Value> =
+            named.iter().map(|(name, kind)| json!({"name": name, "kind": kind, "namespaced": true, "singularName": "", "verbs": ["list"]})).collect();
+        (200, json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources}))
+    }
+
+    fn page(items: Value, next: &str) -> (u16, Value) {
+        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"continue": next}, "items": items}))
+    }
+
+    /// A core with nodes on two pages, a pod that a Job owns, a budget, and volumes that may not be read.
+    fn core(path: &str, query: &str) -> (u16, Value) {
+        let second = query.contains("continue=next");
+        match path {
+            "/api/v1" => resources("v1", &[("nodes", "Node"), ("pods", "Pod"), ("persistentvolumes", "PersistentVolume")]),
+            "/api/v1/nodes" if second => page(json!([{"metadata": {"name": "b"}}]), ""),
+            "/api/v1/nodes" => page(json!([{"metadata": {"name": "a"}}]), "next"),
+            "/api/v1/pods" => page(json!([{"metadata": {"name": "p", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]}}]), ""),
+            "/api/v1/persistentvolumes" => failure(403, "no"),
+            "/apis/batch/v1" => resources("batch/v1", &[("jobs", "Job")]),
+            "/apis/batch/v1/jobs" => page(json!([{"metadata": {"name": "j", "uid": "u"}}]), ""),
+            "/apis/policy/v1" => resources("policy/v1", &[("poddisruptionbudgets", "PodDisruptionBudget")]),
+            "/apis/policy/v1/poddisruptionbudgets" => page(json!([{"metadata": {"name": "budget"}}]), ""),
             _ => failure(404, "not found"),
+        }
+    }
+
+    fn names(reading: &Reading) -> Vec<String> {
+        let name = |object: &Value| format!("{}/{}", object["kind"].as_str().unwrap_or(""), object["metadata"]["name"].as_str().unwrap_or(""));
+        reading.objects.iter().map(name).collect()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_is_read_page_by_page_with_owners_and_without_what_it_lacks() {
+        let api = FakeApi::start(|asked| core(&asked.path, &asked.query)).await;
+        let reading = cluster(&api.client, |object| object).await.expect("it is read");
+        assert_eq!(names(&reading), ["Node/a", "Node/b", "Pod/p", "PodDisruptionBudget/budget", "Job/j"]);
+        assert_eq!(reading.missing, ["persistentvolumes of v1: may not be listed"]);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_took_too_long_is_begun_anew_and_nothing_is_told_twice() {
+        let expired = std::sync::atomic::AtomicBool::new(false);
+        let api = FakeApi::start(move |asked| {
+            let is_second = asked.path == "/api/v1/nodes" && asked.query.contains("continue=next");
+            if is_second && !expired.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                return failure(410, "too old");
+            }
+            core(&asked.path, &asked.query)
         })
         .await;
-        let (objects, unread) = objects(&api.client).await.expect("it is read");
-        let names: Vec<String> = objects.iter().map(|object| format!("{}/{}", object["kind"].as_str().unwrap_or(""), object["metadata"]["name"].as_str().unwrap_or(""))).collect();
-        assert_eq!(names, ["Node/a", "Node/b"]);
-        assert_eq!(unread, ["PersistentVolume"]);
+        let nodes = nodes(&api.client).await.expect("they are read");
+        assert_eq!(nodes.iter().map(|node| node["metadata"]["name"].clone()).collect::<Vec<_>>(), [json!("a"), json!("b")]);
+    }
+
+    #[tokio::test]
+    async fn nodes_that_may_not_be_read_end_it_and_owners_that_may_not_are_named() {
+        let api = FakeApi::start(|asked| if asked.path == "/api/v1/nodes" { failure(403, "nodes is forbidden") } else { core(&asked.path, &asked.query) }).await;
+        let error = cluster(&api.client, |object| object).await.expect_err("nothing can be said").to_string();
+        assert!(error.starts_with("nodes can't be read: nodes is forbidden") && error.contains("Rights needed"), "{error}");
+        let api = FakeApi::start(|asked| if asked.path == "/apis/batch/v1/jobs" { failure(403, "no") } else { core(&asked.path, &asked.query) }).await;
+        let reading = cluster(&api.client, |object| object).await.expect("it is read");
+        assert_eq!(reading.missing[1], "jobs of batch/v1: may not be listed");
+        // What decides and fails otherwise is not taken for absent.
+        let api = FakeApi::start(|asked| if asked.path.ends_with("budgets") { failure(500, "broken") } else { core(&asked.path, &asked.query) }).await;
+        let error = format!("{:#}", cluster(&api.client, |object| object).await.expect_err("it is not whole"));
+        assert!(error.contains("poddisruptionbudgets") && error.contains("broken"), "{error}");
     }
 }

@@ -1,15 +1,13 @@
-//! A cluster as one file: read over the API, cut down to what decisions need, names hashed on demand.
+//! A cluster as one file: cut down to what decisions need, names hashed on demand.
 //!
 //! What is kept is listed, not what is left out: environment, commands, images, config maps and secrets have no way in.
 //! Nothing here writes to the API.
 
-mod collect;
 mod redact;
 mod strip;
 
 use serde_json::{Value, json};
 
-pub use collect::{Collected, collect};
 pub use redact::Redactor;
 pub use strip::stripped;
 

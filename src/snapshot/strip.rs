@@ -53,7 +53,7 @@ pub fn stripped(object: &Value) -> Value {
                 }
             }
             if let Value::Object(status) = &object["status"] {
-                let status = picked(&Value::Object(status.clone()), &["phase", "capacity", "replicas", "podGroupName"]);
+                let status = picked(&Value::Object(status.clone()), &["phase", "capacity", "replicas", "podGroupName", "disruptionsAllowed"]);
                 map.insert("status".to_owned(), status);
             }
         }

@@ -12,6 +12,7 @@ mod evict;
 mod faults;
 mod grove;
 mod life;
+mod live;
 mod load;
 mod operators;
 mod rig;

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use berth_discovery::Node;
 use clap::{Args, Subcommand};
-use k8s_openapi::api::core::v1 as core;
-use kube::api::{Api, ListParams};
 
 use super::YES;
 use super::connect::Connection;
+use crate::cluster::list;
 use crate::simulate::input::read_paths;
 
 mod apply;
@@ -67,18 +66,7 @@ fn nodes_of(paths: &[PathBuf]) -> Result<Vec<Node>> {
 
 /// Nodes of the cluster.
 async fn live_nodes(client: kube::Client) -> Result<Vec<Node>> {
-    let mut nodes = Vec::new();
-    let mut page = ListParams::default().limit(500);
-    loop {
-        let list = Api::<core::Node>::all(client.clone()).list(&page).await?;
-        for node in &list.items {
-            nodes.extend(Node::from_json(&serde_json::to_value(node)?));
-        }
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(nodes),
-        }
-    }
+    Ok(list::nodes(&client).await?.iter().filter_map(Node::from_json).collect())
 }
 
 /// Nodes of the paths, or of the cluster when there are none.
