@@ -130,6 +130,8 @@ fn a_manifest_alone_is_not_blamed_for_a_cluster_that_is_not_shown() {
 fn the_examples_have_no_errors() {
     for folder in std::fs::read_dir(path("examples")).expect("a folder").flatten() {
         let output = berth(&["check", &folder.path().to_string_lossy()]);
-        assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+        // What that folder shows is that it can't be had.
+        let errors = folder.file_name() == "kai-not-yet";
+        assert_eq!(output.status.code(), Some(i32::from(errors)), "{}", stdout(&output));
     }
 }

@@ -128,11 +128,19 @@ fn every_example_of_kai_is_placed() {
         if name == "README" || name == "cluster" {
             continue;
         }
+        // What comes after something else is tried with it.
+        let before = [("priorities-build", "priorities"), ("preemption-delay-later", "preemption-delay")];
+        let before = before.iter().find(|(later, _)| *later == name).map(|(_, before)| format!("examples/kai/{before}.yaml"));
         let file = file.display().to_string();
-        let output = berth(&["simulate", "examples/kai/cluster.yaml", &file, "-o", "json"]);
+        let mut arguments = vec!["simulate", "examples/kai/cluster.yaml", &file, "-o", "json"];
+        arguments.extend(before.as_deref());
+        if name == "scheduling-shards" {
+            arguments.extend(["--partition-label-value", "blue"]);
+        }
+        let output = berth(&arguments);
         let result: Value = serde_json::from_str(&stdout(&output)).unwrap();
         // The limit of a queue is what that example shows.
-        let waits = u64::from(name == "queues");
+        let waits = u64::from(["queues", "priorities-build", "preemption-delay-later"].contains(&name.as_str()));
         let (bound, pending) = (result["summary"]["bound"].as_u64().unwrap(), result["summary"]["pending"].as_u64().unwrap());
         assert!(0 < bound && pending == waits, "{name}: {}", result["summary"]);
         names.push(name);
@@ -147,10 +155,35 @@ fn every_example_of_kai_is_placed() {
     for name in &names {
         assert!(stories.contains(&format!("examples/kai/{name}.yaml")), "{name} is in no story");
         // The page lists kinds of one example together: the second one by its end.
-        let end = name.find("-sample2").or(name.find("-in-a-zone")).unwrap_or(0);
+        let ends = ["-sample2", "-in-a-zone", "-build", "-later"];
+        let end = ends.iter().find_map(|end| name.find(end)).unwrap_or(0);
         assert!(page.contains(&name[end..]), "{name} is not on the page");
     }
-    assert_eq!(names.len(), 19, "{names:?}");
+    assert_eq!(names.len(), 25, "{names:?}");
+}
+
+/// Parts of devices and claims are not built: the pods wait, and say which key it is.
+#[test]
+fn examples_of_what_is_not_built_wait_and_name_it() {
+    let expected = [
+        ("gpu-sharing-fraction", "gpu-fraction"),
+        ("gpu-sharing-memory", "gpu-memory"),
+        ("gpu-sharing-init-container", "gpu-fraction"),
+        ("gpu-sharing-other-container", "gpu-fraction"),
+        ("mps", "gpu-fraction"),
+        ("hami", "gpu-fraction"),
+        ("dra-imex", "resourceClaims"),
+    ];
+    // Beside them a page and a cluster.
+    assert_eq!(std::fs::read_dir(super::path("examples/kai-not-yet")).unwrap().count(), expected.len() + 2);
+    for (name, key) in expected {
+        let file = format!("examples/kai-not-yet/{name}.yaml");
+        let output = berth(&["simulate", "examples/kai-not-yet/cluster.yaml", &file, "-o", "json"]);
+        let result: Value = serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{name}: {}", stderr(&output)));
+        assert_eq!((&result["summary"]["bound"], &result["summary"]["pending"]), (&0.into(), &1.into()), "{name}");
+        let said = result["podGroups"].to_string();
+        assert!(said.contains("UnsupportedFeature") && said.contains(key), "{name}: {said}");
+    }
 }
 
 #[test]

@@ -156,6 +156,27 @@ impl Field {
         units
     }
 
+    /// The victims give back what their queue owes.
+    pub(super) fn pays(&self, choice: &Choice) -> bool {
+        let mut sum = Amounts3::default();
+        for quarry in choice.pods.iter().map(|pod| &self.quarries[pod]) {
+            sum.iter_mut().zip(quarry.charge).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        }
+        sum.iter().zip(&self.owed).all(|(sum, owed)| sum >= owed)
+    }
+
+    /// More victims, the cheapest first, until the queue owes nothing; `None` when all of them are not enough.
+    pub(super) fn paid(&self, choice: &Choice, now: Millis) -> Option<Choice> {
+        let mut all = choice.clone();
+        while !self.pays(&all) {
+            let gives = |quarry: &super::prey::Quarry| quarry.charge.iter().zip(&self.owed).any(|(gives, owed)| *gives > 0 && *owed > 0);
+            let open = self.quarries.iter().filter(|(pod, quarry)| !all.pods.contains(pod) && gives(quarry));
+            let more = open.filter_map(|(pod, _)| self.with(&all, *pod));
+            all = more.min_by_key(|choice| self.cost(choice, now))?;
+        }
+        Some(all)
+    }
+
     /// Forgets gangs of which nothing is taken any more.
     pub(super) fn recount(&self, choice: &mut Choice) {
         let left: BTreeSet<usize> = choice.pods.iter().map(|pod| self.quarries[pod].prey).collect();

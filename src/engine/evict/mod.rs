@@ -20,6 +20,7 @@ use crate::policy::Policy;
 use crate::rooms::{Rooms, vacate};
 use crate::world::World;
 use crate::world::model::Node;
+use crate::world::shares::Amounts3;
 use choice::{Choice, Cost};
 use prey::{Field, Rules};
 
@@ -62,12 +63,13 @@ pub(crate) fn hunt(world: &World, rooms: &mut Rooms, policy: &Policy, item: &Ite
     let mut hunt = Hunt { world, solver, field: Field::default(), now: rules.now, steps: 0, limit: policy.search_steps };
     let mark = hunt.solver.rooms.checkpoint();
     let mut hunted = Hunted::default();
-    if hunt.let_go() && let Some(plan) = hunt.fits(item) {
+    if hunt.let_go() && rules.owed == Amounts3::default() && let Some(plan) = hunt.fits(item) {
         hunted.found = Some(hunt.found(&plan, &Choice::default()));
     } else {
         // Taken out for the search, and given back.
         std::mem::swap(&mut hunt.field, field);
         hunt.field.fair = rules.fair.cloned();
+        hunt.field.owed = rules.owed;
         hunted.again = hunt.field.again;
         if hunt.field.somebody_owes() {
             hunted.found = hunt.search(item);
@@ -294,7 +296,7 @@ impl Hunt<'_> {
             }
         }
         self.solver.rooms.rollback(mark, self.solver.shapes);
-        Some(choice)
+        self.field.paid(&choice, self.now)
     }
 
     /// Takes a step. False when it was made before others were taken, and together they may not go: all are made anew then.
@@ -423,9 +425,10 @@ impl Hunt<'_> {
             }
             let mark = self.solver.rooms.checkpoint();
             self.come_back(&unit);
-            if self.has_slots(&demand, tree, domain) && self.fits(item).is_some() {
-                choice.pods = choice.pods.difference(&unit).copied().collect();
-                self.field.recount(choice);
+            let mut less = Choice { pods: choice.pods.difference(&unit).copied().collect(), whole: choice.whole.clone() };
+            self.field.recount(&mut less);
+            if self.field.pays(&less) && self.has_slots(&demand, tree, domain) && self.fits(item).is_some() {
+                *choice = less;
             } else {
                 self.solver.rooms.rollback(mark, self.solver.shapes);
             }
@@ -445,7 +448,7 @@ impl Hunt<'_> {
             let chosen = pods.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, pod)| *pod);
             let Some(choice) = chosen.into_iter().try_fold(Choice::default(), |choice, pod| self.field.with(&choice, pod)) else { continue };
             let cost = self.field.cost(&choice, self.now);
-            if found.as_ref().is_none_or(|(_, best)| cost < *best) {
+            if self.field.pays(&choice) && found.as_ref().is_none_or(|(_, best)| cost < *best) {
                 sets.insert(cost, choice);
             }
         }

@@ -19,6 +19,8 @@ pub(crate) struct Rules<'a> {
     pub action: Action,
     /// How queues stand, where that decides.
     pub fair: Option<&'a Fair>,
+    /// What its queue must be given back first: it is at a limit.
+    pub owed: Amounts3,
     /// The moment.
     pub now: Millis,
 }
@@ -79,6 +81,8 @@ pub(crate) struct Field {
     pub(super) queues: BTreeSet<usize>,
     /// How queues stand, where that decides.
     pub(super) fair: Option<Fair>,
+    /// What must be given back for the gang to be within the limits of its queue.
+    pub(super) owed: Amounts3,
 }
 
 impl Field {

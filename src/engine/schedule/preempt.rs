@@ -30,7 +30,9 @@ impl Pass<'_> {
     /// Looks for pods to evict for a gang whose minimum failed for want of room. Gives the reason why it waits when room
     /// is kept for it.
     pub(super) fn make_room(&mut self, idx: GangIdx, item: &Item, why: &Reason) -> Option<Reason> {
-        if !wants_room(why.code) {
+        // At the limit of its queue only work of the queue can help.
+        let at_limit = why.code == Code::QueueOverLimit;
+        if !wants_room(why.code) && !at_limit {
             return None;
         }
         let gang = self.world.gangs[idx.at()].as_ref()?;
@@ -61,6 +63,9 @@ impl Pass<'_> {
             return None;
         }
         for action in [Action::Reclaim, Action::Preempt] {
+            if at_limit && action == Action::Reclaim {
+                continue;
+            }
             if let Some(found) = self.hunt(idx, item, action) {
                 self.keep(idx, item, &found, action);
                 return Some(waiting(0, found.awaits.len()));
@@ -84,7 +89,8 @@ impl Pass<'_> {
         };
         let gang = self.world.gangs[idx.at()].as_ref()?;
         let facts = &gang.facts;
-        let rules = Rules { gang, action, fair: fair.as_ref(), now: self.now };
+        let owed = if action == Action::Preempt { self.world.over_by(&facts.queue, self.charge_of(item)) } else { Amounts3::default() };
+        let rules = Rules { gang, action, fair: fair.as_ref(), owed, now: self.now };
         let of = (action, facts.queue.clone(), priority);
         let mut field = self.fields.remove(&of).unwrap_or_else(|| field(self.world, &rules));
         let mut rooms = std::mem::take(&mut self.world.rooms);

@@ -189,4 +189,27 @@ impl World {
         }
         Ok(())
     }
+
+    /// What work of the queue must give back, besides what leaves already, before so much more is within every limit.
+    pub(crate) fn over_by(&self, queue: &str, asked: [i64; 3]) -> [i64; 3] {
+        let mut owed = [0; 3];
+        for above in self.chain(queue) {
+            let used = self.charged_below(&above.name);
+            for (slot, amount) in [above.gpu, above.cpu, above.memory].into_iter().enumerate() {
+                let over = amount.limit_millis.filter(|_| asked[slot] > 0).map(|limit| used[slot].saturating_add(asked[slot]).saturating_sub(limit));
+                owed[slot] = owed[slot].max(over.unwrap_or(0));
+            }
+        }
+        if owed == [0; 3] {
+            return owed;
+        }
+        let of_queue = |gang: &&crate::world::model::Gang| gang.facts.queue == queue;
+        for gang in self.gangs.iter().flatten().filter(of_queue) {
+            for (_, pod) in self.gang_pods(&gang.facts.key).filter(|(_, pod)| self.frees_room(pod)) {
+                let leaving = self.charge_of(&pod.requests);
+                owed = [0, 1, 2].map(|slot: usize| owed[slot].saturating_sub(leaving[slot]).max(0));
+            }
+        }
+        owed
+    }
 }

@@ -210,6 +210,9 @@ pub struct Step {
     /// Objects or shorthands to create or replace.
     #[serde(default)]
     pub apply: Option<Vec<Value>>,
+    /// Manifests to apply, named from the scenario's folder.
+    #[serde(default)]
+    pub files: Vec<String>,
     /// Objects to delete, as `Kind/name` or `Kind/namespace/name`.
     #[serde(default)]
     pub delete: Option<Vec<String>>,

@@ -88,14 +88,18 @@ fn expectations(item: &Item, options: &Options) -> Result<Run, InputError> {
 fn start(scenario: &Scenario, place: &Place, options: &Options) -> Result<Cluster, InputError> {
     let mut cluster = Cluster::new(options.clone());
     let mut items = objects::of_cluster(&scenario.cluster, place)?;
-    for file in &scenario.files {
-        let folder = Path::new(&place.file).parent().unwrap_or_else(|| Path::new("."));
-        items.extend(read_paths(&[folder.join(file)])?);
-    }
+    items.extend(read_beside(&scenario.files, place)?);
     items.extend(objects::of_list(&scenario.objects, "objects", place, options)?);
     cluster.apply(items);
     cluster.settle();
     Ok(cluster)
+}
+
+/// What manifests hold that are named from where the scenario is.
+fn read_beside(files: &[String], place: &Place) -> Result<Vec<Item>, InputError> {
+    let folder = Path::new(&place.file).parent().unwrap_or_else(|| Path::new("."));
+    let paths: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
+    if paths.is_empty() { Ok(Vec::new()) } else { read_paths(&paths) }
 }
 
 fn refuse(place: &Place, field: &str, message: &str) -> InputError {
@@ -120,6 +124,9 @@ fn take(step: &Step, index: usize, cluster: &mut Cluster, place: &Place, options
                 times: reject.times,
             },
         );
+    }
+    if !step.files.is_empty() {
+        cluster.apply(read_beside(&step.files, place)?);
     }
     if let Some(list) = &step.apply {
         cluster.apply(objects::of_list(list, &field("apply"), place, options)?);
