@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use berth_api::keys;
 use berth_engine::policy::Objective;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 pub mod check;
+mod config;
 pub mod connect;
 pub mod explain;
 pub mod generate;
@@ -163,7 +164,14 @@ pub(crate) fn command() -> clap::Command {
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let line: Vec<_> = std::env::args_os().collect();
+    let arguments = match config::matches(&command(), &line) {
+        Ok(matches) => Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()),
+        Err(error) => {
+            complain(&format!("berth: {error:#}"));
+            return ExitCode::from(UNREADABLE);
+        }
+    };
     let mut out = io::stdout().lock();
     let result = match arguments.command {
         Command::Simulate(arguments) => simulate::run(&arguments, &mut out),

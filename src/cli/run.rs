@@ -27,6 +27,9 @@ use crate::telemetry::{self, Metrics};
 /// Arguments of `berth run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
+    /// A file with these flags as a YAML map, such as `bind-concurrency: 32`; environment and command line come before it.
+    #[arg(long, value_name = "FILE", env = "BERTH_CONFIG")]
+    config: Option<std::path::PathBuf>,
     /// Schedule the pods whose schedulerName is this.
     #[arg(long, env = "BERTH_SCHEDULER_NAME", default_value = keys::SCHEDULER_NAME)]
     scheduler_name: String,

@@ -82,11 +82,16 @@ fn is_like_ours(key: &str) -> bool {
 
 fn unknown(item: &Item, field: &str, key: &str) -> Finding {
     let known = ANNOTATIONS.iter().chain(&LABELS);
-    let near = known.map(|known| (distance(key, known), *known)).min().filter(|(distance, _)| *distance <= MAX_DISTANCE);
-    match near {
-        Some((_, known)) => Finding::error(item, "UnknownKey", field, format!("is no key that anybody reads; did you mean {known}?")),
+    match nearest(key, known.copied()) {
+        Some(known) => Finding::error(item, "UnknownKey", field, format!("is no key that anybody reads; did you mean {known}?")),
         None => Finding::warning(item, "UnknownKey", field, "is no key that anybody reads".to_owned()),
     }
+}
+
+/// The known word that is close enough to have been meant.
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|known| (distance(word, known), known)).min();
+    near.filter(|(distance, _)| *distance <= MAX_DISTANCE).map(|(_, known)| known)
 }
 
 /// Letters to insert, take out or exchange to make one of the other.

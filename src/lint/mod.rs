@@ -10,6 +10,8 @@ mod workloads;
 
 use serde_json::Value;
 
+pub(crate) use keys::nearest;
+
 use crate::simulate::Options;
 use crate::simulate::input::{Item, Place};
 use crate::simulate::objects::name_of;

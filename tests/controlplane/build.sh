@@ -4,7 +4,7 @@
 #   tests/controlplane/build.sh [program...]
 #
 # Programs: etcd, kwok, kube-apiserver, kube-controller-manager, kube-scheduler,
-# and the operators training-operator (Kubeflow), ray-operator (KubeRay),
+# helm, prometheus, and the operators training-operator (Kubeflow), ray-operator (KubeRay),
 # jobset-operator and lws-operator, with their CRDs in <operator>-crds/ and the
 # configuration of their webhooks in <operator>-webhooks/ (all by default). They are left in
 # target/controlplane/<version>/ of the repository, or in BERTH_CONTROLPLANE_DIR.
@@ -17,6 +17,8 @@ set -eu
 KUBERNETES=v1.36.3
 ETCD=v3.6.13
 KWOK=v0.8.0
+HELM=v4.3.2
+PROMETHEUS=v0.316.0
 TRAINING_OPERATOR=v1.9.3
 RAY_OPERATOR=v1.5.1
 JOBSET_OPERATOR=v0.10.1
@@ -25,7 +27,7 @@ LWS_OPERATOR=v0.7.0
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 out=${BERTH_CONTROLPLANE_DIR:-$root/target/controlplane/$KUBERNETES}
-known="etcd kwok kube-apiserver kube-controller-manager kube-scheduler training-operator ray-operator jobset-operator lws-operator"
+known="etcd kwok kube-apiserver kube-controller-manager kube-scheduler helm prometheus training-operator ray-operator jobset-operator lws-operator"
 programs=${*:-$known}
 
 say() { printf 'controlplane: %s\n' "$*" >&2; }
@@ -37,6 +39,8 @@ pin() {
     etcd) echo "$ETCD" ;;
     kwok) echo "$KWOK" ;;
     kube-*) echo "$KUBERNETES" ;;
+    helm) echo "$HELM" ;;
+    prometheus) echo "$PROMETHEUS" ;;
     training-operator) echo "$TRAINING_OPERATOR" ;;
     ray-operator) echo "$RAY_OPERATOR" ;;
     jobset-operator) echo "$JOBSET_OPERATOR" ;;
@@ -54,7 +58,7 @@ missing() {
     return 0
 }
 
-# build MODULE MINUTES LDFLAGS PACKAGE...: one `go build` of the programs in $todo.
+# build MODULE MINUTES LDFLAGS PACKAGE...: one `go build` of the programs in $todo; with the build tags in $tags.
 build() {
     module=$1 minutes=$2 ldflags=$3
     shift 3
@@ -64,7 +68,7 @@ build() {
     mkdir -p "$stage"
     say "building$todo from source: about $minutes min on two cores, the first time only"
     start=$(date +%s)
-    (cd "$here/$module" && CGO_ENABLED=0 exec go build -v -trimpath -ldflags "-s -w $ldflags" -o "$stage/" "$@") >"$log" 2>&1 &
+    (cd "$here/$module" && CGO_ENABLED=0 exec go build -v -trimpath -tags "${tags:-}" -ldflags "-s -w $ldflags" -o "$stage/" "$@") >"$log" 2>&1 &
     pid=$!
     # An interrupted build must not go on in the background.
     trap 'kill "$pid" 2>/dev/null || true; exit 130' INT TERM
@@ -92,9 +96,14 @@ build() {
     say "built$todo in $(($(date +%s) - start)) s"
 }
 
+# source OPERATOR MODULE: the directory of the module's source, fetched when it is not there yet.
+source() {
+    (cd "$here/$1" && go mod download "$2" && go list -m -f '{{.Dir}}' "$2") || fail "the source of $2 can't be fetched"
+}
+
 # crds OPERATOR MODULE DIRECTORY: copies the CRDs that the operator's module brings.
 crds() {
-    from=$(cd "$here/$1" && go list -m -f '{{.Dir}}' "$2")/$3
+    from=$(source "$1" "$2")/$3
     rm -rf "$out/$1-crds"
     mkdir "$out/$1-crds"
     cp "$from"/*_*.yaml "$out/$1-crds/"
@@ -103,7 +112,7 @@ crds() {
 
 # webhooks OPERATOR MODULE DIRECTORY [PATCHES]: copies the configuration of the module's webhooks, and the patches to it.
 webhooks() {
-    from=$(cd "$here/$1" && go list -m -f '{{.Dir}}' "$2")/$3
+    from=$(source "$1" "$2")/$3
     rm -rf "$out/$1-webhooks"
     mkdir "$out/$1-webhooks"
     cp "$from/manifests.yaml" "$from/${4:-.}"/*ting-patch.yaml "$out/$1-webhooks/"
@@ -137,6 +146,15 @@ build_all() {
         for program in $todo; do packages="$packages k8s.io/kubernetes/cmd/$program"; done
         # shellcheck disable=SC2086 # one word per package
         build kubernetes 10 "-X $version.gitVersion=$KUBERNETES -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}" $packages
+    fi
+    if select_missing helm; then
+        build helm 3 "" helm.sh/helm/v4/cmd/helm
+    fi
+    if select_missing prometheus; then
+        # Without its pages and without what discovers targets in clouds.
+        tags=remove_all_sd
+        build prometheus 4 "" github.com/prometheus/prometheus/cmd/prometheus
+        tags=
     fi
     if select_missing training-operator; then
         crds training-operator github.com/kubeflow/training-operator manifests/base/crds

@@ -311,16 +311,7 @@ impl Rig {
 
     /// A page of Berth's HTTP port.
     pub(crate) async fn http(&self, path: &str) -> String {
-        use std::io::{Read, Write};
-        let (address, path) = (self.address.clone(), path.to_owned());
-        let ask = move || -> std::io::Result<String> {
-            let mut stream = std::net::TcpStream::connect(address)?;
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n")?;
-            let mut text = String::new();
-            stream.read_to_string(&mut text)?;
-            Ok(text)
-        };
-        tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
+        get(&self.address, path).await
     }
 
     /// Berth has nothing in flight and nothing to write.
@@ -349,7 +340,21 @@ impl Rig {
     }
 }
 
-fn free_address() -> String {
+/// The whole answer to a GET; nothing when nobody listens.
+pub(crate) async fn get(address: &str, path: &str) -> String {
+    use std::io::{Read, Write};
+    let (address, path) = (address.to_owned(), path.to_owned());
+    let ask = move || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
+}
+
+pub(crate) fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 

@@ -33,5 +33,5 @@ pub use error::{Error, Result};
 pub use metrics::RequestCount;
 pub use nodes::NodeSpec;
 pub use operators::Operator;
-pub use plane::{ControlPlane, Options};
+pub use plane::{ControlPlane, Options, program};
 pub use shared::shared;

@@ -241,6 +241,15 @@ impl ControlPlane {
     }
 }
 
+/// The path of a program that tests use beside the control plane (`helm`, `prometheus`); it is built when it is missing.
+///
+/// # Errors
+///
+/// It can't be built.
+pub async fn program(name: &'static str) -> Result<PathBuf> {
+    blocking(move || Programs::ready(&[name])?.path(name)).await
+}
+
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
