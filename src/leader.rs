@@ -20,6 +20,7 @@ use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 use tracing::{info, warn};
 
+use crate::access::Access;
 use crate::bind::REQUEST_TIMEOUT;
 
 /// How long a Lease stands without a sign of life: what a crash costs. The customary value.
@@ -171,6 +172,7 @@ pub struct Leadership {
     name: String,
     elector: Elector,
     fence: Fence,
+    access: Access,
     /// How the last look failed, so that each failure is told once.
     complaint: String,
 }
@@ -180,7 +182,15 @@ impl Leadership {
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, identity: &str, fence: Fence) -> Self {
         let leases = Api::namespaced(client, namespace);
-        Self { leases, name: name.to_owned(), elector: Elector::new(identity), fence, complaint: String::new() }
+        let access = Access::new(Duration::MAX);
+        Self { leases, name: name.to_owned(), elector: Elector::new(identity), fence, access, complaint: String::new() }
+    }
+
+    /// Tells `access` when the API server refuses to show the Lease.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
     }
 
     /// Returns when this process leads.
@@ -272,11 +282,17 @@ impl Leadership {
     async fn turn(&mut self) -> Option<bool> {
         let left_at = self.fence.now();
         let result = match tokio::time::timeout(REQUEST_TIMEOUT, self.try_turn(left_at)).await {
-            Ok(result) => result.map_err(|error| error.to_string()),
+            Ok(result) => result.map_err(|error| {
+                if let Error::Api(status) = &error {
+                    self.access.refused("Lease", status.code, &status.message);
+                }
+                error.to_string()
+            }),
             Err(_) => Err("no answer in time".to_owned()),
         };
         match result {
             Ok(state) => {
+                self.access.answered("Lease");
                 self.complaint.clear();
                 state
             }

@@ -3,6 +3,7 @@
 //! Modules in reading order: facts come in (`cluster`, `grouping`), the engine
 //! (package `berth-engine`) decides, and answers go out (`explain`, `simulate`, `cli`).
 
+pub mod access;
 pub mod bind;
 pub mod cli;
 pub mod clock;
@@ -15,6 +16,7 @@ pub mod http;
 pub mod leader;
 pub mod lint;
 pub mod rbac;
+pub mod rights;
 pub mod scheduler;
 pub mod simulate;
 pub mod snapshot;

@@ -14,12 +14,14 @@ use tracing::{info, warn};
 
 use super::connect::Connection;
 use super::{Compat, PoolArguments, YES};
+use crate::access::Access;
 use crate::bind::{self, Binder};
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
 use crate::http::{self, Health};
 use crate::leader::{self, Fence, Leadership};
+use crate::{rbac, rights};
 use crate::scheduler::{EVENT_QUEUE, Scheduler, Wiring};
 use crate::status::Writer;
 use crate::telemetry::{self, Metrics};
@@ -76,6 +78,10 @@ pub struct Arguments {
     /// Namespace of that ConfigMap.
     #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAMESPACE", requires = "default_priorities_configmap_name")]
     default_priorities_configmap_namespace: Option<String>,
+    /// Seconds that the API server may refuse this process before it ends: credentials that are not accepted, or no right to
+    /// read pods, nodes or the Lease.
+    #[arg(long, env = "BERTH_REFUSED_SECONDS", default_value_t = 60)]
+    refused_seconds: u64,
     /// Log as JSON.
     #[arg(long, env = "BERTH_LOG_JSON")]
     log_json: bool,
@@ -101,7 +107,8 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let client = arguments.connection.client().await?;
     let elects = stands_for_election(arguments);
     let fence = if elects { Fence::shut() } else { Fence::open() };
-    let mut leadership = lease(arguments, &client, fence.clone());
+    let access = Access::new(std::time::Duration::from_secs(arguments.refused_seconds));
+    let mut leadership = lease(arguments, &client, fence.clone(), access.clone());
     health.set_standby(elects);
     let may_start = async {
         if elects {
@@ -113,14 +120,16 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     };
     tokio::select! {
         result = may_start => result?,
+        refusal = access.given_up() => anyhow::bail!(refusal),
         signal = signalled() => {
             info!(signal = signal?, "stopped before the start");
             return Ok(());
         }
     }
     health.set_standby(false);
+    metrics.leading.set(1);
     // Watches start now and not before: what they list is newer than everything that an earlier leader wrote.
-    let parts = start(arguments, client, fence, metrics, Arc::clone(&health)).await?;
+    let parts = start(arguments, client, fence, metrics, Arc::clone(&health), access.clone()).await?;
     let kept = async {
         if elects {
             leadership.keep().await;
@@ -134,6 +143,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
             info!(signal = signal?, "stopping");
             Ok(())
         }
+        refusal = access.given_up() => Err(anyhow::anyhow!(refusal)),
         () = parts.engine_ended => Err(anyhow::anyhow!("the watches ended by themselves")),
         () = &mut kept => Err(anyhow::anyhow!("leadership is lost; another process decides now")),
     };
@@ -171,14 +181,23 @@ fn stands_for_election(arguments: &Arguments) -> bool {
 }
 
 /// Our part in the Lease; `fence` opens when we lead.
-fn lease(arguments: &Arguments, client: &Client, fence: Fence) -> Leadership {
-    let namespace = arguments.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-    // As in KAI Scheduler, each pool has its own leader.
-    let scheduler = match arguments.pool.partition_label_value.as_deref() {
+fn lease(arguments: &Arguments, client: &Client, fence: Fence, access: Access) -> Leadership {
+    let namespace = lease_namespace(arguments, client);
+    let name = leader::lease_name(&leader_of(arguments));
+    Leadership::new(client.clone(), namespace, &name, &leader::identity(), fence).access(access)
+}
+
+/// Where the Lease is.
+fn lease_namespace<'a>(arguments: &'a Arguments, client: &'a Client) -> &'a str {
+    arguments.lease_namespace.as_deref().unwrap_or(client.default_namespace())
+}
+
+/// What the Lease is named after: as in KAI Scheduler, each pool has its own leader.
+fn leader_of(arguments: &Arguments) -> String {
+    match arguments.pool.partition_label_value.as_deref() {
         Some(value) if !value.is_empty() => format!("{}-{value}", arguments.scheduler_name),
         _ => arguments.scheduler_name.clone(),
-    };
-    Leadership::new(client.clone(), namespace, &leader::lease_name(&scheduler), &leader::identity(), fence)
+    }
 }
 
 /// The running parts.
@@ -208,6 +227,7 @@ async fn start(
     fence: Fence,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    access: Access,
 ) -> anyhow::Result<Parts> {
     let directory = SharedDirectory::default();
     let writer = Writer::new(Arc::clone(&metrics), directory.clone());
@@ -221,6 +241,15 @@ async fn start(
     let map = map.0.as_ref().zip(map.1.as_ref()).map(|(namespace, name)| ObjectKey::new(namespace, name));
     let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai).defaults_map(map).node_pool(arguments.pool.pool());
     let labels_first = labels_first(&client).await;
+    let rights = rbac::Options {
+        namespace: lease_namespace(arguments, &client),
+        account: "",
+        scheduler_name: &leader_of(arguments),
+        owners: &[],
+        defaults_map: None,
+        labels_first,
+    };
+    rights::check(&client, &rights, &metrics).await;
     let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
     let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)
         .volume_timeout(std::time::Duration::from_secs(arguments.volume_timeout_seconds));
@@ -232,6 +261,7 @@ async fn start(
         engine,
         writer: writer.clone(),
         metrics: Arc::clone(&metrics),
+        access,
     };
     let ingest = tokio::spawn(ingest.run());
     let policy = Policy {

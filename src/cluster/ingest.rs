@@ -14,6 +14,7 @@ use super::raw;
 use super::store::{Store, base_kinds, is_base_kind};
 use super::watch::Watches;
 use super::{Change, Effect, Gvk, Unreadable};
+use crate::access::Access;
 use crate::clock::now_millis;
 use crate::grouping::ObjectId;
 use crate::status::Writer;
@@ -46,13 +47,15 @@ pub struct Ingest {
     pub writer: Writer,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// Whether the API server lets us.
+    pub access: Access,
 }
 
 impl Ingest {
     /// Runs until the engine is gone.
     pub async fn run(mut self) {
         let (sender, mut changes) = mpsc::channel(CHANGE_QUEUE);
-        let mut watches = Watches::new(self.client.clone(), sender.clone(), Arc::clone(&self.metrics));
+        let mut watches = Watches::new(self.client.clone(), sender.clone(), Arc::clone(&self.metrics), self.access.clone());
         if let Some((gvk, only)) = self.store.watched_map() {
             watches.start_one(gvk, only);
         }

@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use super::{Change, Gvk};
 use crate::grouping::core_group;
+use crate::access::Access;
 use crate::telemetry::{Complaint, Metrics};
 
 /// How often an absent or forbidden kind is looked for again: soon enough for a person who just installed a CRD.
@@ -40,6 +41,7 @@ pub struct Watches {
     client: Client,
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
+    access: Access,
     started: BTreeSet<(String, String)>,
     tasks: JoinSet<()>,
 }
@@ -47,8 +49,8 @@ pub struct Watches {
 impl Watches {
     /// No watch yet; what they see goes to `changes`.
     #[must_use]
-    pub fn new(client: Client, changes: mpsc::Sender<Change>, metrics: Arc<Metrics>) -> Self {
-        Self { client, changes, metrics, started: BTreeSet::new(), tasks: JoinSet::new() }
+    pub fn new(client: Client, changes: mpsc::Sender<Change>, metrics: Arc<Metrics>, access: Access) -> Self {
+        Self { client, changes, metrics, access, started: BTreeSet::new(), tasks: JoinSet::new() }
     }
 
     /// Starts the watch of a kind, once. False when there are too many already.
@@ -74,6 +76,8 @@ impl Watches {
             client: self.client.clone(),
             changes: self.changes.clone(),
             metrics: Arc::clone(&self.metrics),
+            access: self.access.clone(),
+            refused: false,
             gvk,
             only,
             listed: false,
@@ -97,6 +101,9 @@ struct Watch {
     client: Client,
     changes: mpsc::Sender<Change>,
     metrics: Arc<Metrics>,
+    access: Access,
+    /// The last answer was a refusal that counts.
+    refused: bool,
     gvk: Gvk,
     /// Of the kind only this object.
     only: Option<ObjectKey>,
@@ -107,6 +114,10 @@ struct Watch {
 
 impl Watch {
     async fn run(mut self) {
+        // Counters start at zero, so that a rate sees the first one.
+        let kind = self.gvk.kind.as_str();
+        self.metrics.watch_errors.with_label_values(&[kind]);
+        self.metrics.objects_skipped.with_label_values(&[kind]);
         let mut reported = "";
         loop {
             let (ended, wait) = match self.probe().await {
@@ -150,15 +161,15 @@ impl Watch {
     }
 
     /// Asks the server whether it has the kind, in which of the versions that are read.
-    async fn probe(&self) -> Probe {
+    async fn probe(&mut self) -> Probe {
         let versions = if self.gvk.group == core_group::API_GROUP && self.gvk.kind == "PodGroup" {
-            &core_group::VERSIONS[..]
+            core_group::VERSIONS.map(str::to_owned).to_vec()
         } else {
-            &[self.gvk.version.as_str()]
+            vec![self.gvk.version.clone()]
         };
         let mut answer = Probe::Absent;
         for version in versions {
-            answer = self.probe_version(version).await;
+            answer = self.probe_version(&version).await;
             if !matches!(answer, Probe::Absent) {
                 break;
             }
@@ -166,9 +177,13 @@ impl Watch {
         answer
     }
 
-    async fn probe_version(&self, version: &str) -> Probe {
+    async fn probe_version(&mut self, version: &str) -> Probe {
         let gvk = GroupVersionKind::gvk(&self.gvk.group, version, &self.gvk.kind);
-        match discovery::pinned_kind(&self.client, &gvk).await {
+        let found = discovery::pinned_kind(&self.client, &gvk).await;
+        if let Err(kube::Error::Api(status)) = &found {
+            self.refused |= self.access.refused(&self.gvk.kind, status.code, &status.message);
+        }
+        match found {
             Ok((resource, _)) => Probe::Present(resource),
             Err(kube::Error::Api(status)) if status.code == 404 => Probe::Absent,
             Err(kube::Error::Api(status)) if status.code == 403 => Probe::Forbidden,
@@ -195,6 +210,11 @@ impl Watch {
                 info!(kind = %self.gvk.kind, errors, "watch works again");
             }
             self.listed |= matches!(item, Ok(watcher::Event::InitDone));
+            // The first of them only says that a list is asked for.
+            let answered = matches!(&item, Ok(event) if !matches!(event, watcher::Event::Init));
+            if answered && std::mem::take(&mut self.refused) {
+                self.access.answered(&self.gvk.kind);
+            }
             let change = match item {
                 Ok(watcher::Event::Init) => Change::ListStarted(self.gvk.clone()),
                 Ok(watcher::Event::InitApply(object)) => Change::Listed(self.gvk.clone(), self.raw(object, resource)),
@@ -236,6 +256,9 @@ impl Watch {
             watcher::Error::WatchError(status) => Some(status),
             _ => None,
         };
+        if let Some(status) = status {
+            self.refused |= self.access.refused(&self.gvk.kind, status.code, &status.message);
+        }
         match status.map(|status| status.code) {
             Some(404) => Some(Ended::Absent),
             Some(403) => Some(Ended::Forbidden),

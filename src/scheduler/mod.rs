@@ -24,7 +24,7 @@ use crate::clock::now_millis;
 use crate::cluster::directory::SharedDirectory;
 use crate::http::Health;
 use crate::status::Writer;
-use crate::telemetry::{Metrics, QueueRow};
+use crate::telemetry::{Metrics, QueueRow, STALE_GANGS};
 use flights::{Flights, How};
 
 /// Events between the store and the engine; a full queue slows the watches down.
@@ -365,7 +365,7 @@ impl Scheduler {
     /// A gang that ran below its minimum for too long: all that is left of it goes.
     fn give_up(&mut self, eviction: Eviction, now: Millis) {
         self.metrics.gangs_evicted.inc();
-        self.count_evicted("stalegangeviction", &eviction.gang_uid, &eviction.pods, now);
+        self.count_evicted(STALE_GANGS, &eviction.gang_uid, &eviction.pods, now);
         let gang = &eviction.gang;
         warn!(gang = %gang.name, namespace = %gang.namespace, pods = eviction.pods.len(), "gang below its minimum for too long; evicted");
         self.evict(eviction.pods, now);

@@ -7,6 +7,7 @@ mod queues;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use berth_engine::outcome::Action;
 use prometheus::{
     CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
     Registry, TextEncoder,
@@ -32,6 +33,9 @@ pub(super) const QUEUE_LABELS: [&str; 3] = ["queue_name", "queue_metadata_name",
 
 /// KAI Scheduler's name of the one action that places.
 const ALLOCATE: &str = "allocate";
+
+/// KAI Scheduler's name of what happens to gangs that run below their minimum for too long.
+pub const STALE_GANGS: &str = "stalegangeviction";
 
 /// Everything that is measured. Labels have few, fixed values: no object names but those of queues that exist.
 #[derive(Debug)]
@@ -97,6 +101,10 @@ pub struct Metrics {
     pub pods: IntGauge,
     /// Writes of statuses, conditions and PodGroups that wait or are under way.
     pub status_waiting: IntGauge,
+    /// 1 while this process decides.
+    pub leading: IntGauge,
+    /// Rights that are missing.
+    pub rights_missing: IntGauge,
     /// Status writes that were dropped because the queue was full; they are made again by the next change.
     pub status_dropped: IntCounter,
 }
@@ -197,7 +205,7 @@ impl Metrics {
     /// A registry of its own with every metric.
     pub fn new() -> Result<Self, prometheus::Error> {
         let mut t = Table::default();
-        Ok(Self {
+        let metrics = Self {
             events: t.counter("berth_events_total", "Events applied to the model of the cluster")?,
             events_rejected: t.counter("berth_events_rejected_total", "Events that the model could not use")?,
             objects_skipped: t.counter_by("berth_objects_skipped_total", "Objects that could not be read", "kind")?,
@@ -234,6 +242,8 @@ impl Metrics {
             gangs_pending: t.gauge("berth_gangs_pending", "Gangs that wait for a place")?,
             pods: t.gauge("berth_pods", "Pods that ask for this scheduler")?,
             status_waiting: t.gauge("berth_status_waiting", "Status writes that wait or are under way")?,
+            leading: t.gauge("berth_leading", "1 while this process decides, 0 while it stands by")?,
+            rights_missing: t.gauge("berth_rights_missing", "Rights of `berth generate rbac` that the account does not have, as seen at the start")?,
             status_dropped: t.counter("berth_status_dropped_total", "Status writes dropped because too many were waiting")?,
             rows: t.rows,
             registry: {
@@ -241,7 +251,28 @@ impl Metrics {
                 t.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
                 t.registry
             },
-        })
+        };
+        metrics.show_zeros();
+        Ok(metrics)
+    }
+
+    /// What is counted by a label whose values are known is there from the start: a rate needs the zero before the first one.
+    fn show_zeros(&self) {
+        for result in ["bound", "stale", "transient", "refused", "unknown"] {
+            self.bindings.with_label_values(&[result]);
+        }
+        for result in ["accepted", "refused", "dropped"] {
+            self.evictions.with_label_values(&[result]);
+        }
+        for action in [Action::Preempt.name(), Action::Reclaim.name(), STALE_GANGS] {
+            self.evicted.gangs.with_label_values(&[action]);
+            self.evicted.pods.with_label_values(&[action]);
+            self.evicted.gpu_hours.with_label_values(&[action]);
+        }
+        self.scheduled.with_label_values(&[ALLOCATE]);
+        for verb in ["bind", "create_event", "create_podgroup", "evict", "get", "patch_podgroup_status", "patch_queue_status", "patch_pod_status"] {
+            self.api_requests.with_label_values(&[verb]);
+        }
     }
 
     /// A pass took so long.

@@ -1,7 +1,7 @@
 //! The chart through its life on a real control plane: installed, tested, upgraded, rolled back, removed; and over what
 //! another scheduler left behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::queue::Queue;
 use berth_harness::{Options, wait_for};
@@ -48,7 +48,8 @@ async fn left(rig: &Rig) -> BTreeSet<String> {
     left
 }
 
-async fn rig() -> (Rig, Helm, Kubelet) {
+/// A control plane with kube-scheduler, helm, and what runs Berth's pods.
+pub(crate) async fn rig() -> (Rig, Helm, Kubelet) {
     let options = Options { scheduler: true, ..Options::default() };
     let rig = Rig::bare(options, two_regions(2)).await;
     let helm = Helm::ready(rig.plane.kubeconfig_path()).await;
@@ -181,4 +182,65 @@ async fn stored(rig: &Rig, group: &str, kind: &str, name: &str) -> Value {
     let (resource, _): (ApiResource, _) = discovery::pinned_kind(&rig.client, &gvk).await.unwrap();
     let api: Api<DynamicObject> = Api::all_with(rig.client.clone(), &resource);
     serde_json::to_value(api.get(name).await.unwrap()).unwrap()
+}
+
+/// Top-level objects of a stream of YAML documents, as text with their kind.
+fn documents(text: &str) -> Vec<(String, String)> {
+    let documents = text.split("\n---\n").map(|one| one.trim_start_matches("---\n").trim_end());
+    let kind = |one: &str| one.lines().find_map(|line| line.strip_prefix("kind: ")).map(str::to_owned);
+    documents.filter_map(|one| Some((kind(one)?, one.to_owned()))).collect()
+}
+
+/// deploy/: what `helm template` makes of the chart, without what only helm understands.
+fn plain(rendered: &str) -> BTreeMap<&'static str, String> {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}");
+    let all = [("Namespace".to_owned(), namespace)].into_iter().chain(documents(rendered));
+    for (kind, text) in all {
+        let file = match kind.as_str() {
+            "CustomResourceDefinition" => "1-crds.yaml",
+            "Queue" => "3-queues.yaml",
+            _ => "2-berth.yaml",
+        };
+        let only_helm = ["# Source: ", "helm.sh/", "app.kubernetes.io/managed-by: "];
+        let lines = text.lines().filter(|line| !only_helm.iter().any(|words| line.trim_start().starts_with(words)));
+        let lines = lines.filter(|line| *line != "  annotations: {helm.sh/resource-policy: keep}");
+        // What is left of a map whose only lines were those.
+        let text = lines.collect::<Vec<&str>>().join("\n").replace("  annotations:\n  labels:", "  labels:").replace("  annotations:\nspec:", "spec:");
+        let into = files.entry(file).or_insert_with(|| "# Made from charts/berth by `UPDATE=1 cargo test --test e2e plain_manifests`.\n".to_owned());
+        into.push_str(&format!("---\n{text}\n"));
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_manifests_are_those_of_the_chart() {
+    let home = std::env::temp_dir().join(format!("berth-chart-{}", std::process::id()));
+    let helm = Helm::ready(&home.join("none")).await;
+    let rendered = helm.run(&["template", "berth", &chart(), "--kube-version", "1.36.0", "--skip-tests"]).await;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    for (file, expected) in plain(&rendered) {
+        let path = folder.join(file);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &expected).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), expected, "{file} is old; UPDATE=1 writes it");
+    }
+    // What does not fit is refused before anything is installed, by name.
+    for (setting, words) in [
+        ("replicas=many", "replicas"),
+        ("replica=2", "replica"),
+        ("schedulerName=default-scheduler", "schedulerName"),
+        ("policies.annotations=Ignore", "annotations"),
+        ("topology.enabled=true", "topology.from: name at least one source"),
+    ] {
+        match helm.try_run(&["template", "berth", &chart(), "--set", setting]).await {
+            Ok(_) => panic!("{setting} is taken"),
+            Err(message) => assert!(message.contains(words), "{setting}: {message}"),
+        }
+    }
+    if home.exists() {
+        std::fs::remove_dir_all(home).unwrap();
+    }
 }

@@ -15,6 +15,7 @@ mod install;
 mod life;
 mod live;
 mod load;
+mod monitoring;
 mod operators;
 mod release;
 mod rig;

@@ -91,9 +91,8 @@ impl Kubelet {
 
     /// What each process answers at a path of its port.
     pub(crate) async fn ask(&self, path: &str) -> Vec<String> {
-        let addresses: Vec<String> = self.containers.lock().unwrap().values().map(|one| one.address.clone()).collect();
         let mut answers = Vec::new();
-        for address in addresses {
+        for address in self.addresses() {
             answers.push(get(&address, path).await);
         }
         answers
@@ -109,6 +108,11 @@ impl Kubelet {
         })
         .await
         .unwrap();
+    }
+
+    /// Where the processes listen.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.containers.lock().unwrap().values().map(|one| one.address.clone()).collect()
     }
 
     /// How many processes there are.

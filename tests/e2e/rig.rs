@@ -116,6 +116,21 @@ impl Rig {
         }
     }
 
+    /// Waits until Berth ends by itself; gives the exit code.
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
+        let berth = std::sync::Mutex::new(self.berth.take().unwrap());
+        let ended = wait_for("Berth to end by itself", SOON, || async {
+            let status = berth.lock().unwrap().try_wait();
+            status.map(|status| status.map(|status| status.code())).map_err(|error| error.to_string())
+        })
+        .await;
+        // Whatever comes of it, it does not outlive the test.
+        self.berth = Some(berth.into_inner().unwrap());
+        let code = ended.unwrap_or_else(|error| panic!("{error}:\n{}", self.logged()));
+        self.kill();
+        code
+    }
+
     /// SIGTERM; gives the exit code.
     pub(crate) fn stop_berth(&mut self) -> Option<i32> {
         let mut child = self.berth.take().unwrap();

@@ -90,6 +90,12 @@ async fn exactly_the_generated_rights_are_enough_and_a_missing_one_is_named() {
     let log = rig.logged();
     let about = |what: &str| log.lines().filter(|line| line.contains(what)).count();
     assert_eq!((about("kind may not be watched"), about("it may not be read")), (1, 1), "{log}");
+    // The start said so already, and nothing else.
+    let missing: Vec<&str> = log.lines().filter(|line| line.contains("a right is missing")).collect();
+    assert!(!missing.is_empty() && missing.iter().all(|line| line.contains("batch")), "{log}");
+    assert!(missing.iter().any(|line| line.contains("get,list,watch") && line.contains("\"jobs\"")), "{log}");
+    let metrics = rig.http("/metrics").await;
+    assert!(metrics.contains(&format!("berth_rights_missing {}\n", 3 * missing.len())) && metrics.contains("berth_leading 1\n"), "{metrics}");
 
     // The permission comes: nothing else has to be done.
     let roles: Api<ClusterRole> = Api::all(rig.client.clone());
@@ -118,4 +124,31 @@ async fn exactly_the_generated_rights_are_enough_and_a_missing_one_is_named() {
 async fn refused(rig: &Rig) -> u64 {
     let counts = rig.plane.request_counts(&rig.client).await.unwrap();
     counts.iter().filter(|count| count.code == "403").map(|count| count.count).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_refused_for_good_ends_and_says_why() {
+    let mut rig = Rig::new(two_regions(1)).await;
+    rig.log = Some(rig.plane.log_path("berth"));
+    // An account without any right, and then credentials that nobody knows.
+    rig.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": rig.namespace}})).await;
+    become_named(&mut rig, "nobody").await;
+    for (elects, token, words) in [
+        (false, None, ["403", "its account lacks the right: apply what `berth generate rbac` prints"]),
+        (true, None, ["Lease: 403", "its account lacks the right"]),
+        (false, Some("unknown"), ["401", "its credentials are not accepted: renew the token"]),
+    ] {
+        if let Some(token) = token {
+            let text = std::fs::read_to_string(&rig.kubeconfig).unwrap();
+            let mut config: Value = serde_json::from_str(&text).unwrap();
+            config["users"][0]["user"]["token"] = json!(token);
+            std::fs::write(&rig.kubeconfig, config.to_string()).unwrap();
+        }
+        let elect = if elects { "--leader-elect=true" } else { "--leader-elect=false" };
+        rig.start_berth_with(&[elect, "--refused-seconds", "1"]);
+        assert_eq!(rig.ended().await, Some(2), "{}", rig.logged());
+        let log = rig.logged();
+        let last = log.lines().last().unwrap_or_default();
+        assert!(last.starts_with("berth: the API server has refused this process for") && words.iter().all(|word| last.contains(word)), "{log}");
+    }
 }
