@@ -2,7 +2,7 @@
 CARGO ?= cargo
 BERTH := target/debug/berth
 
-.PHONY: demo demo-cluster test lint bench quality replay e2e page
+.PHONY: demo demo-cluster test lint bench quality replay e2e page image
 
 ## demo: the seed stories, offline: no cluster needed.
 demo:
@@ -67,3 +67,7 @@ page:
 	target/debug/berth tree target/page/large.json -o html > target/page/large.html
 	node tests/page/check.mjs target/page/small.html target/page/small
 	node tests/page/check.mjs target/page/large.html target/page/large
+
+## image: an OCI image with one static binary, without a container engine; in target/image.
+image:
+	@image/build.sh

@@ -24,6 +24,8 @@ pub struct Options<'a> {
     pub defaults_map: Option<(&'a str, &'a str)>,
     /// The API server is 1.34: pods are labelled before their Bindings.
     pub labels_first: bool,
+    /// For `berth run --dry-run`: only what is read, and no Lease.
+    pub read_only: bool,
 }
 
 const WATCH: &[&str] = &["list", "watch"];
@@ -122,7 +124,17 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
         let (plural, group) = owner.split_once('.').unwrap_or((owner, ""));
         rules.push(rule(group, &[plural], owner_verbs));
     }
+    if options.read_only {
+        rules.retain_mut(only_reads);
+    }
     rules
+}
+
+/// Takes every verb away that changes something. False when nothing is left of the rule.
+fn only_reads(rule: &mut Value) -> bool {
+    let Some(verbs) = rule["verbs"].as_array_mut() else { return false };
+    verbs.retain(|verb| ["get", "list", "watch"].iter().any(|read| verb == read));
+    !verbs.is_empty()
 }
 
 /// The objects to apply: a service account, its ClusterRole, and a Role for its Lease.
@@ -150,15 +162,17 @@ pub fn manifests(options: &Options<'_>) -> Vec<Value> {
             "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": account},
             "subjects": subjects, "roleRef": role("ClusterRole"),
         }),
-        json!({
+    ];
+    if !options.read_only {
+        manifests.push(json!({
             "apiVersion": rbac, "kind": "Role", "metadata": own,
             // What is created has no name yet, as far as rules are concerned.
             "rules": [leases(Value::Null, json!(["create"])), leases(json!([lease]), json!(["get", "update"]))],
-        }),
-        json!({
+        }));
+        manifests.push(json!({
             "apiVersion": rbac, "kind": "RoleBinding", "metadata": own, "subjects": subjects, "roleRef": role("Role"),
-        }),
-    ];
+        }));
+    }
     if let Some((namespace, map)) = options.defaults_map {
         // That one and no other, where it is.
         let name = format!("{account}-kind-defaults");
@@ -179,7 +193,7 @@ mod tests {
     use super::*;
 
     fn options(owners: &[String]) -> Options<'_> {
-        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, labels_first: false }
+        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, labels_first: false, read_only: false }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! one changed, none is sent. It decides nothing: what follows from a result is the loop's business.
 
 mod request;
+mod shadow;
 mod volumes;
 
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use tracing::{info, warn};
 use crate::cluster::directory::SharedDirectory;
 use crate::telemetry::Metrics;
 pub use request::{REQUEST_TIMEOUT, Sender, copies_labels};
+pub use shadow::Shadow;
 pub use volumes::DEFAULT_TIMEOUT as DEFAULT_VOLUME_TIMEOUT;
 
 /// Bindings at a time unless `--bind-concurrency` says otherwise: 64 pooled connections keep an API server busy (a Binding

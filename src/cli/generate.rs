@@ -68,6 +68,9 @@ enum What {
         /// For an API server of version 1.34, where pods are labelled before they are bound.
         #[arg(long, env = "BERTH_LABELS_FIRST")]
         labels_first: bool,
+        /// For `berth run --dry-run`, which writes nothing.
+        #[arg(long, env = "BERTH_READ_ONLY", value_parser = clap::builder::FalseyValueParser::new())]
+        read_only: bool,
     },
 }
 
@@ -101,6 +104,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
             default_priorities_configmap_name: map,
             default_priorities_configmap_namespace: of,
             labels_first,
+            read_only,
         } => {
             let options = rbac::Options {
                 namespace,
@@ -109,6 +113,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
                 owners: owner,
                 defaults_map: of.as_deref().zip(map.as_deref()),
                 labels_first: *labels_first,
+                read_only: *read_only,
             };
             for object in rbac::manifests(&options) {
                 writeln!(out, "---")?;

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::connect::Connection;
 use super::{Compat, PoolArguments, YES};
 use crate::access::Access;
-use crate::bind::{self, Binder};
+use crate::bind::{self, Binder, Shadow};
 use crate::cluster::directory::SharedDirectory;
 use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
@@ -69,6 +69,10 @@ pub struct Arguments {
     /// Namespace of the Lease; by default that of the service account or of the kubeconfig's context.
     #[arg(long, env = "BERTH_LEASE_NAMESPACE")]
     lease_namespace: Option<String>,
+    /// Decide everything and write nothing: what would be done is logged, and compared with what another scheduler does to
+    /// the same pods. No Lease is taken.
+    #[arg(long, env = "BERTH_DRY_RUN", value_parser = clap::builder::FalseyValueParser::new(), conflicts_with = "leader_elect")]
+    dry_run: bool,
     /// Check every so many-th answer of the engine from the facts, with the others of its pass; 0: none.
     #[arg(long, env = "BERTH_CHECK_EVERY", default_value_t = 256)]
     check_every: u64,
@@ -114,6 +118,9 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         if elects {
             leadership.acquire().await;
             anyhow::Ok(())
+        } else if arguments.dry_run {
+            info!("dry run: nothing is written");
+            Ok(())
         } else {
             leadership.mark(bind::REQUEST_TIMEOUT).await.context("another process")
         }
@@ -166,7 +173,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     drop(kept);
     parts.ingest.abort();
     // With something still on its way the Lease keeps our name: the next process waits that out.
-    if asked.is_ok() && all_ended {
+    if asked.is_ok() && all_ended && !arguments.dry_run {
         leadership.release().await;
     }
     asked?;
@@ -177,7 +184,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
 /// Whether this process writes only while it leads: as asked for, else inside a cluster.
 fn stands_for_election(arguments: &Arguments) -> bool {
     let in_cluster = || arguments.connection.is_default() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    arguments.leader_elect.unwrap_or_else(in_cluster)
+    !arguments.dry_run && arguments.leader_elect.unwrap_or_else(in_cluster)
 }
 
 /// Our part in the Lease; `fence` opens when we lead.
@@ -230,7 +237,8 @@ async fn start(
     access: Access,
 ) -> anyhow::Result<Parts> {
     let directory = SharedDirectory::default();
-    let writer = Writer::new(Arc::clone(&metrics), directory.clone());
+    let make_writer = if arguments.dry_run { Writer::silent } else { Writer::new };
+    let writer = make_writer(Arc::clone(&metrics), directory.clone());
     let (stop_sender, stop) = watch::channel(false);
     let (engine, events) = mpsc::channel(EVENT_QUEUE);
     let (result_sender, results) = mpsc::unbounded_channel();
@@ -248,12 +256,19 @@ async fn start(
         owners: &[],
         defaults_map: None,
         labels_first,
+        read_only: false,
     };
-    rights::check(&client, &rights, &metrics).await;
-    let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
-    let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)
-        .volume_timeout(std::time::Duration::from_secs(arguments.volume_timeout_seconds));
-    let binder = tokio::spawn(binder.run(commands));
+    if !arguments.dry_run {
+        rights::check(&client, &rights, &metrics).await;
+    }
+    let binder = if arguments.dry_run {
+        tokio::spawn(Shadow::new(result_sender, directory.clone(), Arc::clone(&metrics)).run(commands))
+    } else {
+        let sender = bind::Sender { client: client.clone(), metrics: Arc::clone(&metrics), fence: fence.clone(), labels_first };
+        let binder = Binder::new(sender, result_sender, directory.clone(), arguments.bind_concurrency)
+            .volume_timeout(std::time::Duration::from_secs(arguments.volume_timeout_seconds));
+        tokio::spawn(binder.run(commands))
+    };
     let status = tokio::spawn(writer.clone().run(client.clone(), fence, stop.clone()));
     let ingest = Ingest {
         client,

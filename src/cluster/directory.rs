@@ -155,6 +155,11 @@ impl Directory {
     pub fn remove_pod_gang(&mut self, uid: &str) {
         self.pod_gangs.retain(|_, pod_gang| pod_gang.uid != uid);
     }
+    /// A node by its name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&NodeFacts> {
+        self.nodes.get(name)
+    }
     /// The node as it is now.
     pub fn put_node(&mut self, node: NodeFacts) {
         self.nodes.insert(node.name.clone(), node);

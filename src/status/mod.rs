@@ -173,6 +173,8 @@ impl Budget {
 }
 
 struct Shared {
+    /// A dry run: nothing is written.
+    silent: bool,
     queue: Mutex<Queue>,
     changed: Notify,
     metrics: Arc<Metrics>,
@@ -187,7 +189,13 @@ impl Writer {
     /// A writer with nothing to do.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>, directory: SharedDirectory) -> Self {
-        Self(Arc::new(Shared { queue: Mutex::default(), changed: Notify::new(), metrics, directory }))
+        Self(Arc::new(Shared { silent: false, queue: Mutex::default(), changed: Notify::new(), metrics, directory }))
+    }
+
+    /// A writer that takes everything and writes nothing.
+    #[must_use]
+    pub fn silent(metrics: Arc<Metrics>, directory: SharedDirectory) -> Self {
+        Self(Arc::new(Shared { silent: true, queue: Mutex::default(), changed: Notify::new(), metrics, directory }))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -195,6 +203,9 @@ impl Writer {
     }
 
     fn put(&self, target: Target, write: Write, after: Duration) {
+        if self.0.silent {
+            return;
+        }
         let wanted = Wanted { due: Instant::now() + after, write, tries: 0 };
         if !self.queue().put(target, wanted) {
             self.0.metrics.status_dropped.inc();

@@ -101,6 +101,8 @@ pub struct Metrics {
     pub pods: IntGauge,
     /// Writes of statuses, conditions and PodGroups that wait or are under way.
     pub status_waiting: IntGauge,
+    /// Decisions of a dry run, by what became of their pods.
+    pub shadow_gangs: IntCounterVec,
     /// 1 while this process decides.
     pub leading: IntGauge,
     /// Rights that are missing.
@@ -242,6 +244,7 @@ impl Metrics {
             gangs_pending: t.gauge("berth_gangs_pending", "Gangs that wait for a place")?,
             pods: t.gauge("berth_pods", "Pods that ask for this scheduler")?,
             status_waiting: t.gauge("berth_status_waiting", "Status writes that wait or are under way")?,
+            shadow_gangs: t.counter_by("berth_dry_run_gangs_total", "Gangs that a dry run would have placed, against where another scheduler put them: better, same, worse, gone", "verdict")?,
             leading: t.gauge("berth_leading", "1 while this process decides, 0 while it stands by")?,
             rights_missing: t.gauge("berth_rights_missing", "Rights of `berth generate rbac` that the account does not have, as seen at the start")?,
             status_dropped: t.counter("berth_status_dropped_total", "Status writes dropped because too many were waiting")?,

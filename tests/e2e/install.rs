@@ -11,6 +11,7 @@ use kube::{Api, discovery};
 use serde_json::{Value, json};
 
 use crate::release::{Helm, Kubelet, NAMESPACE, chart};
+use crate::rights::refused;
 use crate::rig::{REGION, Rig, SOON, ZONE, two_regions};
 use crate::stories::{region, required_region};
 
@@ -25,11 +26,21 @@ fn mistaken_job(name: &str, scheduler: &str) -> Value {
     })
 }
 
-/// Creates a Job, or gives what the API server says to it.
-async fn submit(rig: &Rig, job: &Value) -> Result<(), String> {
+/// What the API server says to a Job, without keeping it.
+async fn tried(rig: &Rig, job: &Value) -> Result<(), String> {
     let jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(rig.client.clone(), &rig.namespace);
     let job = serde_json::from_value(job.clone()).unwrap();
-    jobs.create(&PostParams::default(), &job).await.map(|_| ()).map_err(|error| error.to_string())
+    jobs.create(&PostParams { dry_run: true, ..PostParams::default() }, &job).await.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Waits until the API server, which hears of policies a moment after they are written, takes the Job.
+async fn is_taken(rig: &Rig, job: &Value) {
+    wait_for("the Job to be taken", SOON, || async { tried(rig, job).await.map(Some) }).await.unwrap();
+}
+
+/// Waits until it does not; its words.
+async fn is_refused(rig: &Rig, job: &Value) -> String {
+    wait_for("the Job to be refused", SOON, || async { Ok::<_, String>(tried(rig, job).await.err()) }).await.unwrap()
 }
 
 /// Names of the objects of all kinds that the API server has and that bear the label of the chart.
@@ -81,7 +92,7 @@ async fn installed_upgraded_rolled_back_and_removed_without_a_trace() {
     rig.queue_status("default-parent-queue", |status| status["childQueues"] == json!(["default-queue"])).await;
     helm.run(&["test", "berth", "--timeout", "1m"]).await;
     // Mistakes are told to their author, and no more than that, until somebody asks for it.
-    submit(&rig, &mistaken_job("told", "kai-scheduler")).await.unwrap();
+    is_taken(&rig, &mistaken_job("told", "kai-scheduler")).await;
 
     // An upgrade: the configuration changes, mistakes are refused, both processes are replaced.
     helm.run(&[
@@ -89,9 +100,9 @@ async fn installed_upgraded_rolled_back_and_removed_without_a_trace() {
     ])
     .await;
     kubelet.leads(1).await;
-    let refused = submit(&rig, &mistaken_job("refused", "kai-scheduler")).await.unwrap_err();
-    assert!(refused.contains(r#"kai.scheduler/batch-min-member is \"two\"; allowed is"#) || refused.contains(r#"is "two"; allowed is"#), "{refused}");
-    submit(&rig, &mistaken_job("foreign", "default-scheduler")).await.unwrap();
+    let refused = is_refused(&rig, &mistaken_job("refused", "kai-scheduler")).await;
+    assert!(refused.contains("kai.scheduler/batch-min-member is ") && refused.contains("allowed is a whole number of pods"), "{refused}");
+    is_taken(&rig, &mistaken_job("foreign", "default-scheduler")).await;
     a_foreign_pod_runs(&rig, "while-it-runs").await;
     let queues: Api<Queue> = Api::all(rig.client.clone());
     let protected = queues.delete("default-parent-queue", &DeleteParams::default()).await.unwrap_err().to_string();
@@ -102,7 +113,7 @@ async fn installed_upgraded_rolled_back_and_removed_without_a_trace() {
     // And back.
     helm.run(&["rollback", "berth", "1", "--wait", "--timeout", "2m"]).await;
     kubelet.leads(1).await;
-    submit(&rig, &mistaken_job("told-again", "kai-scheduler")).await.unwrap();
+    is_taken(&rig, &mistaken_job("told-again", "kai-scheduler")).await;
     rig.delete_job("first").await;
     rig.job("third", 2, required_region()).await;
     rig.bound("third-", 2, SOON).await;
@@ -174,6 +185,52 @@ async fn what_another_scheduler_installed_is_used_and_left_alone() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_writes_nothing_and_says_what_would_have_been_better() {
+    let (rig, helm, kubelet) = rig().await;
+    helm.run(&["install", "shadow", &chart(), "--create-namespace", "--wait", "--timeout", "2m", "--set", "dryRun=true"]).await;
+    kubelet.leads(0).await;
+    rig.topology("cluster-topology", &[REGION, ZONE]).await;
+    let refused_before = refused(&rig).await;
+    rig.job("split", 2, required_region()).await;
+    let pods = wait_for("the pods of the Job", SOON, || async {
+        let pods = rig.pods().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        let names: Vec<String> = pods.into_iter().filter_map(|pod| pod.metadata.name).collect();
+        if names.len() == 2 { Ok(Some(names)) } else { Err(format!("{names:?}")) }
+    })
+    .await
+    .unwrap();
+    let metric = |name: &'static str, value: &'static str| {
+        let kubelet = &kubelet;
+        async move {
+            wait_for(&format!("{name} {value}"), SOON, || async {
+                let metrics = kubelet.ask("/metrics").await.join("");
+                let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+                if line.ends_with(value) { Ok(Some(())) } else { Err(line) }
+            })
+            .await
+            .unwrap();
+        }
+    };
+    metric("berth_gangs_decided_total", " 1").await;
+    assert!(rig.places("split-").await.is_empty(), "nothing is bound");
+    // Another scheduler puts them an ocean apart.
+    for (pod, node) in pods.iter().zip(["iowa-0", "seoul-0"]) {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"kind": "Node", "name": node}});
+        let _answer: Value = rig.pods().create_subresource("binding", pod, &PostParams::default(), &binding).await.unwrap();
+    }
+    metric("berth_dry_run_gangs_total{verdict=\"better\"}", " 1").await;
+    assert!(rig.pod_groups().list(&ListParams::default()).await.unwrap().items.is_empty(), "no PodGroup is written");
+    let queues: Api<Queue> = Api::all(rig.client.clone());
+    assert!(queues.list(&ListParams::default()).await.unwrap().items.is_empty(), "no queue is made");
+    assert_eq!(refused(&rig).await, refused_before, "nothing was tried that its rights, which are to read only, refuse");
+    helm.run(&["uninstall", "shadow", "--wait", "--timeout", "2m"]).await;
+    wait_for("the process to end", SOON, || async { if kubelet.count() == 0 { Ok(Some(())) } else { Err("it runs") } }).await.unwrap();
+    let log = kubelet.logs();
+    let said = "dry run: gangs that Berth would have placed, against what became of them";
+    assert!(log.contains("dry run: would be placed") && log.contains(said) && log.contains("region 1, zone 2, node 2"), "{log}");
 }
 
 /// An object of any cluster-wide kind, as it is stored.

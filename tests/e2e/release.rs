@@ -67,6 +67,7 @@ type Containers = Arc<Mutex<BTreeMap<String, Container>>>;
 
 /// Runs the pods of Berth's releases.
 pub(crate) struct Kubelet {
+    folder: PathBuf,
     containers: Containers,
     task: tokio::task::JoinHandle<()>,
 }
@@ -86,7 +87,7 @@ impl Kubelet {
     pub(crate) fn start(client: Client, admin: &Path) -> Self {
         let containers = Containers::default();
         let worker = Worker { client, admin: admin.to_owned(), containers: Arc::clone(&containers) };
-        Self { containers, task: tokio::spawn(worker.run()) }
+        Self { folder: admin.parent().unwrap().to_owned(), containers, task: tokio::spawn(worker.run()) }
     }
 
     /// What each process answers at a path of its port.
@@ -113,6 +114,12 @@ impl Kubelet {
     /// Where the processes listen.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.containers.lock().unwrap().values().map(|one| one.address.clone()).collect()
+    }
+
+    /// What all processes have logged, those that ended included.
+    pub(crate) fn logs(&self) -> String {
+        let logs = std::fs::read_dir(self.folder.as_path()).unwrap().map(|entry| entry.unwrap().path());
+        logs.filter(|path| path.extension().is_some_and(|end| end == "log")).map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
     /// How many processes there are.

@@ -121,7 +121,7 @@ async fn exactly_the_generated_rights_are_enough_and_a_missing_one_is_named() {
 }
 
 /// How many requests the API server has answered with "forbidden".
-async fn refused(rig: &Rig) -> u64 {
+pub(crate) async fn refused(rig: &Rig) -> u64 {
     let counts = rig.plane.request_counts(&rig.client).await.unwrap();
     counts.iter().filter(|count| count.code == "403").map(|count| count.count).sum()
 }

@@ -23,6 +23,7 @@ fn generated() -> Vec<(PathBuf, String)> {
         owners: &[],
         defaults_map: None,
         labels_first: false,
+        read_only: false,
     };
     let labeller = rbac::labeller("berth");
     let files = root().join("charts/berth/files");
