@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 use berth_api::Topology;
 use berth_harness::{NodeSpec, wait_for};
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, SOON};
+use crate::rig::{Rig, SOON, free_address, http};
 use crate::rights::become_named;
 
 const TIER: &str = "fabric.topograph.run/tier-0";
@@ -51,6 +51,31 @@ impl Rig {
         list.filter_map(|node| Some((node.metadata.name?, node.metadata.labels?.get(TIER)?.clone()))).collect()
     }
 
+    async fn status_says(&self, wanted: &[&str]) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        wait_for("the status", SOON, || async {
+            let text = maps.get("berth-topology").await.map_err(|error| error.to_string())?.data.unwrap_or_default();
+            let text = text.get("status").cloned().unwrap_or_default();
+            if wanted.iter().all(|wanted| text.contains(wanted)) { Ok(Some(())) } else { Err(text) }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits for Events of these reasons on a Topology; those that must not be there are not.
+    async fn events_are(&self, topology: &str, wanted: &[&str], never: &[&str]) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let of_it = ListParams::default().fields(&format!("involvedObject.kind=Topology,involvedObject.name={topology}"));
+        let reasons = wait_for("events", SOON, || async {
+            let list = events.list(&of_it).await.map_err(|error| error.to_string())?;
+            let reasons: Vec<String> = list.items.into_iter().filter_map(|event| event.reason).collect();
+            if wanted.iter().all(|wanted| reasons.iter().any(|reason| reason == wanted)) { Ok(Some(reasons)) } else { Err(format!("{reasons:?}")) }
+        })
+        .await
+        .unwrap();
+        assert!(!reasons.iter().any(|reason| never.contains(&reason.as_str())), "{reasons:?}");
+    }
+
     async fn tiers_are(&self, what: &str, wanted: &[(&str, &str)]) {
         let wanted: BTreeMap<String, String> = wanted.iter().map(|(node, tier)| ((*node).into(), (*tier).into())).collect();
         wait_for(what, SOON, || async {
@@ -75,9 +100,10 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     }
     become_named(&mut rig, "berth-topology").await;
     let log = rig.plane.log_path("labeller");
+    let metrics = free_address();
     let labeller = Command::new(env!("CARGO_BIN_EXE_berth"))
         .args(["topology", "run", "--name", "net", "--aggregation-seconds", "1", "--from", &from()])
-        .args(["--log-json", "--status-namespace", &rig.namespace, "--kubeconfig"])
+        .args(["--log-json", "--metrics-address", &metrics, "--status-namespace", &rig.namespace, "--kubeconfig"])
         .arg(&rig.kubeconfig)
         .stdin(Stdio::null())
         .stderr(std::fs::File::create(&log).unwrap())
@@ -109,14 +135,12 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     rig.tiers_are("the label to be put right", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
     assert_eq!(api.get(b2).await.unwrap().metadata.labels.unwrap()["mine"], "stays");
     
-    let maps: Api<ConfigMap> = Api::namespaced(rig.client.clone(), &rig.namespace);
-    wait_for("the status", SOON, || async {
-        let text = maps.get("berth-topology").await.map_err(|error| error.to_string())?.data.unwrap_or_default();
-        let text = text.get("status").cloned().unwrap_or_default();
-        if text.contains("5 of 5 nodes are in the fabric") && text.contains("Topology net is as it should be") { Ok(Some(())) } else { Err(text) }
-    })
-    .await
-    .unwrap();
+    rig.status_says(&["5 of 5 nodes are in the fabric", "Topology net is as it should be", "Last written at 2", "Tier 0: 2 domains."]).await;
+    rig.events_are("net", &["TopologyMade", "NodesLabelled", "NodesOutside"], &["NodesNotLabelled", "DiscoveryFailed", "LevelsDiffer"]).await;
+    let text = http(&metrics, "/metrics").await;
+    for line in ["berth_topology_labelled_total 6", "berth_topology_nodes{state=\"same\"} 5", "berth_topology_domains{tier=\"0\"} 2", "berth_topology_as_it_should_be 1"] {
+        assert!(text.lines().any(|other| other == line), "no {line} in {text}");
+    }
     assert_eq!(writes(&log), 6, "one for each of the first four nodes, one for the new, one for the relabelled");
     rig.job("second", 2, in_one_rack).await;
     rig.bound("second-", 2, SOON).await;

@@ -141,14 +141,17 @@ impl Rig {
         .await;
     }
 
-    /// Creates an object of any kind and gives it as it was stored.
+    /// Creates an object of any kind, in its own namespace or the rig's, and gives it as it was stored.
     pub(crate) async fn create(&self, object: &Value) -> DynamicObject {
         let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
         let gvk = kube::core::GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
         let (resource, capabilities): (ApiResource, _) = discovery::pinned_kind(&self.client, &gvk).await.unwrap();
         let api: Api<DynamicObject> = match capabilities.scope {
             discovery::Scope::Cluster => Api::all_with(self.client.clone(), &resource),
-            discovery::Scope::Namespaced => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
+            discovery::Scope::Namespaced => {
+                let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&self.namespace);
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
         };
         api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap()
     }
@@ -311,16 +314,7 @@ impl Rig {
 
     /// A page of Berth's HTTP port.
     pub(crate) async fn http(&self, path: &str) -> String {
-        use std::io::{Read, Write};
-        let (address, path) = (self.address.clone(), path.to_owned());
-        let ask = move || -> std::io::Result<String> {
-            let mut stream = std::net::TcpStream::connect(address)?;
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n")?;
-            let mut text = String::new();
-            stream.read_to_string(&mut text)?;
-            Ok(text)
-        };
-        tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
+        http(&self.address, path).await
     }
 
     /// Berth has nothing in flight and nothing to write.
@@ -349,7 +343,21 @@ impl Rig {
     }
 }
 
-fn free_address() -> String {
+/// What an address answers to a GET; nothing when nobody listens.
+pub(crate) async fn http(address: &str, path: &str) -> String {
+    use std::io::{Read, Write};
+    let (address, path) = (address.to_owned(), path.to_owned());
+    let ask = move || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
+}
+
+pub(crate) fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 

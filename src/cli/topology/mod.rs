@@ -16,6 +16,7 @@ mod apply;
 mod discover;
 mod keep;
 mod propose;
+mod report;
 
 /// Arguments of `berth topology`.
 #[derive(Debug, Args)]

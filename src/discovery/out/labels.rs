@@ -19,6 +19,22 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Leaf => "leaf",
+            Self::Block => "block",
+        }
+    }
+
+    /// By its name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Current, Self::Leaf, Self::Block].into_iter().find(|keys| keys.name() == name)
+    }
+
     /// The key of a tier; `None` above the highest that has a name.
     #[must_use]
     pub fn tier(self, tier: usize) -> Option<String> {
@@ -85,19 +101,5 @@ pub type Patch = BTreeMap<String, Option<String>>;
 /// named, and a node that the fabric does not know keeps what it has.
 #[must_use]
 pub fn patches(fabric: &Fabric, keys: Keys, nodes: &[Node]) -> BTreeMap<String, Patch> {
-    let mut patches = BTreeMap::new();
-    let wanted = labels(fabric, keys);
-    for node in nodes {
-        let Some(wanted) = wanted.get(&node.name) else { continue };
-        let mut patch: Patch = node.labels.keys().filter(|key| keys.owns(key) && !wanted.contains_key(*key)).map(|key| (key.clone(), None)).collect();
-        for (key, value) in wanted {
-            if node.labels.get(key) != Some(value) {
-                patch.insert(key.clone(), Some(value.clone()));
-            }
-        }
-        if !patch.is_empty() {
-            patches.insert(node.name.clone(), patch);
-        }
-    }
-    patches
+    crate::drift::drift(fabric, keys, nodes).patches()
 }

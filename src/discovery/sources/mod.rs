@@ -25,7 +25,7 @@ impl Filter {
 }
 
 /// Reads JSON, with an error that says where it ends.
-fn json(source: &str, text: &str) -> Result<serde_json::Value, crate::DiscoveryError> {
+pub(crate) fn json(source: &str, text: &str) -> Result<serde_json::Value, crate::DiscoveryError> {
     let is_empty = text.trim().is_empty();
     if is_empty {
         return Err(crate::DiscoveryError::new(source, "input", "empty: there is nothing in it"));

@@ -1,4 +1,5 @@
 //! Real dumps, documented shapes, garbage.
 
+mod drift;
 mod propose;
 mod sources;
