@@ -48,7 +48,12 @@ pub fn labeller(namespace: &str) -> Vec<Value> {
     let mut own_map = rule("", &["configmaps"], &["get", "patch"]);
     own_map["resourceNames"] = json!([name]);
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})];
-    let everywhere = vec![rule("", &["nodes"], &["list", "watch", "patch"]), rule("kai.scheduler", &["topologies"], &["get", "create"])];
+    let everywhere = vec![
+        rule("", &["nodes"], &["list", "watch", "patch"]),
+        rule("kai.scheduler", &["topologies"], &["get", "list", "create"]),
+        // Before keys of older generations are cleaned up: whose levels are they?
+        rule("kueue.x-k8s.io", &["topologies"], &["list"]),
+    ];
     objects.extend(grants("ClusterRole", name, None, everywhere));
     // What is created has no name yet, as far as rules are concerned.
     objects.extend(grants("Role", name, Some(namespace), vec![rule("", &["configmaps"], &["create"]), own_map]));

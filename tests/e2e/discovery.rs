@@ -16,6 +16,9 @@ use crate::rig::{Rig, SOON, free_address, http};
 use crate::rights::become_named;
 
 const TIER: &str = "fabric.topograph.run/tier-0";
+/// A key of an older generation, and one that looks like it and is the site's.
+const OLD: &str = "network.topology.nvidia.com/leaf";
+const ROOM: &str = "network.topology.nvidia.com/room";
 
 /// Ends with the test.
 struct Labeller(Child);
@@ -92,8 +95,13 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     let (one, two) = ("A09-P1-IBLEAF-01-03", "A09-P1-IBLEAF-01-04");
     let (a1, a2, a3) = ("a07-p1-dgx-03-c01", "a07-p1-dgx-03-c02", "a07-p1-dgx-03-c03");
     let (b1, b2) = ("a08-p1-dgx-04-c01", "a08-p1-dgx-04-c02");
-    let mut rig = Rig::new(nodes(&[a1, b1, a2, b2, "stranger"])).await;
+    let mut first = nodes(&[b1, a2, b2, "stranger"]);
+    first.push(NodeSpec::new(a1).gpus(1).label(OLD, "l").label(ROOM, "r"));
+    let mut rig = Rig::new(first).await;
     let admin = rig.kubeconfig.clone();
+    let topologies: Api<Topology> = Api::all(rig.client.clone());
+    let is_served = || async { topologies.list(&ListParams::default()).await.map(|_| Some(())) };
+    wait_for("the kind to be served", SOON, is_served).await.unwrap();
     let rights = Command::new(env!("CARGO_BIN_EXE_berth")).args(["topology", "rbac", "-n", &rig.namespace]).output().unwrap();
     for object in String::from_utf8(rights.stdout).unwrap().split("---\n") {
         rig.create(&serde_saphyr::from_str::<Value>(object).unwrap()).await;
@@ -102,7 +110,7 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     let log = rig.plane.log_path("labeller");
     let metrics = free_address();
     let labeller = Command::new(env!("CARGO_BIN_EXE_berth"))
-        .args(["topology", "run", "--name", "net", "--aggregation-seconds", "1", "--from", &from()])
+        .args(["topology", "run", "--clean-old-keys", "--name", "net", "--aggregation-seconds", "1", "--from", &from()])
         .args(["--log-json", "--metrics-address", &metrics, "--status-namespace", &rig.namespace, "--kubeconfig"])
         .arg(&rig.kubeconfig)
         .stdin(Stdio::null())
@@ -111,8 +119,9 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
         .unwrap();
     let labeller = Labeller(labeller);
     rig.tiers_are("labels", &[(a1, one), (a2, one), (b1, two), (b2, two)]).await;
-    
-    let topologies: Api<Topology> = Api::all(rig.client.clone());
+    let api: Api<Node> = Api::all(rig.client.clone());
+    let labels = api.get(a1).await.unwrap().metadata.labels.unwrap();
+    assert!(!labels.contains_key(OLD) && labels.contains_key(ROOM), "the old generation went, the site's own label stays: {labels:?}");
     wait_for("the Topology", SOON, || async { topologies.get_opt("net").await.map_err(|error| error.to_string()) }).await.unwrap();
 
     rig.kubeconfig = admin;
@@ -128,13 +137,12 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     // A node comes, one goes, one is relabelled by hand.
     rig.plane.create_nodes(&rig.client, nodes(&[a3])).await.unwrap();
     rig.tiers_are("the new node's label", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
-    let api: Api<Node> = Api::all(rig.client.clone());
     api.delete("stranger", &DeleteParams::default()).await.unwrap();
     let wrong = json!({"metadata": {"labels": {TIER: "elsewhere", "mine": "stays"}}});
     api.patch(b2, &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
     rig.tiers_are("the label to be put right", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
     assert_eq!(api.get(b2).await.unwrap().metadata.labels.unwrap()["mine"], "stays");
-    
+
     rig.status_says(&["5 of 5 nodes are in the fabric", "Topology net is as it should be", "Last written at 2", "Tier 0: 2 domains."]).await;
     rig.events_are("net", &["TopologyMade", "NodesLabelled", "NodesOutside"], &["NodesNotLabelled", "DiscoveryFailed", "LevelsDiffer"]).await;
     let text = http(&metrics, "/metrics").await;

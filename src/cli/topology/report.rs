@@ -98,6 +98,9 @@ impl Reporter {
     /// A look ended well, or as well as it could.
     pub(super) async fn looked(&mut self, done: &Done) {
         info!(nodes = done.nodes, labelled = done.labelled().count(), failed = done.failed.len(), whole = done.is_whole(), "topology looked at");
+        if !done.is_whole() {
+            warn!(text = done.text(), "not all is as it should be");
+        }
         if done.dry_run {
             info!(text = done.text(), "nothing is written");
             return;
@@ -297,6 +300,12 @@ fn notes(done: &Done) -> Vec<Note> {
     if labelled.clone().next().is_some() {
         note(false, "NodesLabelled", format!("labelled as in the fabric: {}", listed(labelled, 5)));
     }
+    if let Some((key, topology)) = done.in_use.first_key_value() {
+        note(true, "OldKeysInUse", format!("{} keys of older generations are kept, since Topologies have them as levels: {key} of {topology}", done.in_use.len()));
+    }
+    if let Some(error) = &done.unclean {
+        note(true, "OldKeysKept", format!("keys of older generations are kept: {error}"));
+    }
     if let Some((node, error)) = done.failed.first_key_value() {
         note(true, "NodesNotLabelled", format!("{} nodes could not be labelled: {}; {node}: {error}", done.failed.len(), listed(done.failed.keys().map(String::as_str), 5)));
     }
@@ -340,7 +349,8 @@ mod tests {
             drift.differs.clear();
             drift.same = 3;
         }
-        Done { fabric, keys: Keys::Current, nodes: 4, drift, failed: BTreeMap::new(), dry_run: false, name: "net".into(), topology }
+        let changes = drift.patches();
+        Done { fabric, keys: Keys::Current, nodes: 4, drift, changes, in_use: BTreeMap::new(), unclean: None, failed: BTreeMap::new(), dry_run: false, name: "net".into(), topology }
     }
 
     fn as_it_should_be(made: bool) -> Standing {

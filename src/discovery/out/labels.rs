@@ -72,6 +72,41 @@ impl Keys {
     }
 }
 
+/// Keys that Topograph wrote before its version 1, and the tiers that it never released.
+const BEFORE_CURRENT: [&str; 8] = [
+    "network.topology.nvidia.com/leaf",
+    "network.topology.nvidia.com/spine",
+    "network.topology.nvidia.com/core",
+    "network.topology.nvidia.com/block",
+    "network.topology.nvidia.com/datacenter",
+    "network.topology.nvidia.com/accelerator",
+    "xclr.topology.nvidia.com/domain",
+    "xclr.topology.nvidia.com/sub-domain",
+];
+
+impl Keys {
+    /// Whether a label is one that an older generation of Topograph wrote, and this one does not: nothing else under the same
+    /// prefixes, since sites have labels of their own there.
+    #[must_use]
+    pub fn is_older(self, key: &str) -> bool {
+        let tier = key.strip_prefix("network.topology.nvidia.com/tier-").is_some_and(|n| n.parse::<u32>().is_ok());
+        match self {
+            Self::Current => tier || BEFORE_CURRENT.contains(&key),
+            Self::Leaf => Self::Block.owns(key) && !self.owns(key),
+            Self::Block => false,
+        }
+    }
+}
+
+/// Keys of older generations that nodes of the fabric bear, by node; but those that somebody uses. Nodes that the fabric does
+/// not know keep theirs: nothing newer says where they are.
+#[must_use]
+pub fn old(fabric: &Fabric, keys: Keys, nodes: &[Node], in_use: &BTreeMap<String, String>) -> BTreeMap<String, Patch> {
+    let known = nodes.iter().filter(|node| fabric.hosts.contains_key(&node.name));
+    let patch = |node: &Node| node.labels.keys().filter(|key| keys.is_older(key) && !in_use.contains_key(*key)).map(|key| (key.clone(), None)).collect();
+    known.map(|node| (node.name.clone(), patch(node))).filter(|(_, patch): &(String, Patch)| !patch.is_empty()).collect()
+}
+
 /// Labels of every host of the fabric.
 #[must_use]
 pub fn labels(fabric: &Fabric, keys: Keys) -> BTreeMap<String, BTreeMap<String, String>> {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::out::labels::{Keys, labels};
+use crate::out::labels::{Keys, labels, old};
 use crate::sources::slurm;
 use crate::{Fabric, Host, Node, drift, record};
 
@@ -71,6 +71,25 @@ fn broken_records_are_refused_with_the_field() {
         let said = record::read(text).unwrap_err().to_string();
         assert!(said.contains(wanted), "{text}: {said}");
     }
+}
+
+#[test]
+fn only_keys_of_older_generations_are_old_and_only_on_nodes_that_are_labelled() {
+    let ours = ["leaf", "spine", "core", "block", "datacenter", "accelerator", "tier-0", "tier-12"].map(|name| format!("network.topology.nvidia.com/{name}"));
+    assert!(ours.iter().all(|key| Keys::Current.is_older(key)));
+    let leaf: Vec<&String> = ours.iter().filter(|key| Keys::Leaf.is_older(key)).collect();
+    assert_eq!(leaf, ["network.topology.nvidia.com/block", "network.topology.nvidia.com/datacenter"]);
+    assert!(!ours.iter().any(|key| Keys::Block.is_older(key)));
+    for other in ["network.topology.nvidia.com/room", "network.topology.nvidia.com/tier-x", "example.com/leaf", "leaf", "fabric.topograph.run/tier-0", "nvidia.com/gpu.clique", ""] {
+        assert!(!Keys::Current.is_older(other), "{other}");
+    }
+
+    let fabric = tree();
+    let bears = |name: &str| Node { name: name.into(), labels: [ours[0].clone(), ours[1].clone(), "network.topology.nvidia.com/room".into()].map(|key| (key, "v".to_owned())).into(), ..Node::default() };
+    let nodes = [bears("n1"), bears("stranger"), Node { name: "n2".into(), ..Node::default() }];
+    let in_use = BTreeMap::from([(ours[1].clone(), "net".to_owned())]);
+    let old = old(&fabric, Keys::Current, &nodes, &in_use);
+    assert_eq!(old, BTreeMap::from([("n1".to_owned(), BTreeMap::from([(ours[0].clone(), None)]))]));
 }
 
 fn host(depth: usize) -> impl Strategy<Value = Host> {
