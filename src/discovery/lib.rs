@@ -18,6 +18,7 @@ pub mod record;
 pub mod sources;
 #[cfg(test)]
 mod tests;
+pub mod weights;
 
 pub use drift::{Drift, drift};
 pub use error::DiscoveryError;

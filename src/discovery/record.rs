@@ -17,11 +17,11 @@ const MOST_TIERS: usize = 64;
 /// The document. Hosts are nodes of a cluster by now: their names have no comma and no bracket.
 #[must_use]
 pub fn write(fabric: &Fabric, keys: Keys) -> Value {
-    let mut places: BTreeMap<(&[String], Option<&str>, Option<&str>), Vec<&str>> = BTreeMap::new();
+    let mut places: BTreeMap<(&[String], Option<&str>, Option<&str>, Option<u64>), Vec<&str>> = BTreeMap::new();
     for (name, host) in &fabric.hosts {
-        places.entry((&host.tiers, host.accelerator.as_deref(), host.sub_domain.as_deref())).or_default().push(name);
+        places.entry((&host.tiers, host.accelerator.as_deref(), host.sub_domain.as_deref(), host.health)).or_default().push(name);
     }
-    let place = |((tiers, accelerator, sub_domain), nodes): ((&[String], Option<&str>, Option<&str>), Vec<&str>)| {
+    let place = |((tiers, accelerator, sub_domain, health), nodes): ((&[String], Option<&str>, Option<&str>, Option<u64>), Vec<&str>)| {
         let mut place = Map::new();
         if !tiers.is_empty() {
             place.insert("tiers".into(), json!(tiers));
@@ -29,6 +29,7 @@ pub fn write(fabric: &Fabric, keys: Keys) -> Value {
         for (key, value) in [("accelerator", accelerator), ("subDomain", sub_domain)] {
             value.map(|value| place.insert(key.into(), value.into()));
         }
+        health.map(|health| place.insert("health".into(), health.into()));
         place.insert("nodes".into(), compact(nodes).into());
         Value::Object(place)
     };
@@ -55,7 +56,7 @@ pub fn read(text: &str) -> Result<(Fabric, Keys), DiscoveryError> {
         if !tiers.is_empty() && tiers.len() != depth {
             return Err(wrong(format!("places[{at}].tiers"), "as many as depth says, or none"));
         }
-        let host = Host { tiers, accelerator: text("accelerator"), sub_domain: text("subDomain") };
+        let host = Host { tiers, accelerator: text("accelerator"), sub_domain: text("subDomain"), health: place.get("health").and_then(Value::as_u64) };
         let nodes = text("nodes").ok_or_else(|| wrong(format!("places[{at}].nodes"), "missing or not text"))?;
         for node in expand(&nodes).map_err(|message| wrong(format!("places[{at}].nodes"), &message))? {
             if fabric.hosts.insert(node.clone(), host.clone()).is_some() {

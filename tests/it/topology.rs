@@ -62,6 +62,27 @@ fn a_dump_becomes_labels_topologies_and_slurm_files() {
     assert!(older.contains("network.topology.nvidia.com/spine"));
 }
 
+/// What is slow is said in every form, and where hosts are must come from elsewhere.
+#[test]
+fn measured_links_join_a_fabric() {
+    let tree = file("tree", "SwitchName=s Switches=r[1-3]\nSwitchName=r1 Nodes=a[1-2]\nSwitchName=r2 Nodes=b[1-2]\nSwitchName=r3 Nodes=c[1-2]\n");
+    let links = file("links", "from to gbps\na1 a2 97.5\nb1 b2 100\nc1 c2 40\n");
+    let (tree, links) = (format!("slurm={tree}"), format!("links={links}"));
+    let report = stdout(&berth(&["topology", "discover", "--from", &tree, "--from", &links]));
+    assert!(report.contains("  r3         0    40 %           -             1\n"), "{report}");
+    assert!(report.contains("SlowDomain: 1\n    r3 is at 40 % of its peers of tier 0, by 1 measurements: links inside it"), "{report}");
+    assert!(report.lines().all(|line| line.chars().count() <= 100), "{report}");
+    let labels = stdout(&berth(&["topology", "discover", "--from", &links, "--from", &tree, "--to", "labels"]));
+    assert_eq!(labels.matches("berth.scheduler/link-health: '40'").count() + labels.matches("berth.scheduler/link-health: \"40\"").count(), 2, "{labels}");
+    let graph = stdout(&berth(&["topology", "discover", "--from", &tree, "--from", &links, "--to", "graph"]));
+    assert!(graph.contains("\"insidePercent\": 40") && graph.contains("\"health\": 40"), "{graph}");
+    let quiet = stdout(&berth(&["topology", "discover", "--from", &tree, "--from", &links, "--slow-below", "30"]));
+    assert!(!quiet.contains("SlowDomain"), "{quiet}");
+    let alone = berth(&["topology", "discover", "--from", &links]);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(stderr(&alone).contains("measurements say nothing of where hosts are"), "{}", stderr(&alone));
+}
+
 #[test]
 fn wrong_input_is_named() {
     for (arguments, wanted) in [

@@ -6,6 +6,9 @@ use crate::fabric::Fabric;
 use crate::names::label_value;
 use crate::node::Node;
 
+/// How the links of a node do next to those of its peers, in whole tens of a percent: for node affinities with `Gt` and `Lt`.
+pub const LINK_HEALTH: &str = "berth.scheduler/link-health";
+
 /// Which keys are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
@@ -66,6 +69,7 @@ impl Keys {
     pub fn owns(self, key: &str) -> bool {
         let tier = key.strip_prefix("fabric.topograph.run/tier-").is_some_and(|n| n.parse::<u32>().is_ok());
         match self {
+            _ if key == LINK_HEALTH => true,
             Self::Current => tier || key == self.accelerator() || Some(key) == self.sub_domain(),
             Self::Leaf | Self::Block => key == self.accelerator() || (0..3).any(|tier| self.tier(tier).as_deref() == Some(key)),
         }
@@ -123,6 +127,9 @@ pub fn labels(fabric: &Fabric, keys: Keys) -> BTreeMap<String, BTreeMap<String, 
         }
         if let (Some(key), Some(domain)) = (keys.sub_domain(), &host.sub_domain) {
             labels.insert(key.to_owned(), label_value(domain));
+        }
+        if let Some(health) = host.health {
+            labels.insert(LINK_HEALTH.to_owned(), health.to_string());
         }
         all.insert(name.clone(), labels);
     }

@@ -2,6 +2,7 @@
 
 pub mod cloud;
 pub mod ibnet;
+pub mod measure;
 pub mod netq;
 pub mod slurm;
 pub mod smi;

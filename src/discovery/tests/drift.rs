@@ -95,7 +95,7 @@ fn only_keys_of_older_generations_are_old_and_only_on_nodes_that_are_labelled() 
 fn host(depth: usize) -> impl Strategy<Value = Host> {
     let domain = || "[a-z]{1,2}";
     let tiers = prop_oneof![Just(Vec::new()), prop::collection::vec(domain(), depth)];
-    (tiers, prop::option::of(domain()), prop::option::of(domain())).prop_map(|(tiers, accelerator, sub_domain)| Host { tiers, accelerator, sub_domain })
+    (tiers, prop::option::of(domain()), prop::option::of(domain()), prop::option::of(0_u64..=10)).prop_map(|(tiers, accelerator, sub_domain, health)| Host { tiers, accelerator, sub_domain, health })
 }
 
 proptest! {
@@ -103,7 +103,7 @@ proptest! {
     #[test]
     fn a_record_goes_round(hosts in (0_usize..4).prop_flat_map(|depth| (Just(depth), prop::collection::btree_map("[a-c]{1,2}[0-9]{0,3}(\\.x)?", host(depth), 0..30)))) {
         let (depth, hosts) = hosts;
-        let fabric = Fabric { hosts, depth, findings: Vec::new() };
+        let fabric = Fabric { hosts, depth, ..Fabric::default() };
         let text = record::write(&fabric, Keys::Leaf).to_string();
         prop_assert_eq!(record::read(&text).unwrap(), (fabric.clone(), Keys::Leaf));
         let nodes: Vec<Node> = labels(&fabric, Keys::Leaf).into_iter().map(|(name, labels)| Node { name, labels, ..Node::default() }).collect();

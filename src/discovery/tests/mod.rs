@@ -3,3 +3,4 @@
 mod drift;
 mod propose;
 mod sources;
+mod weights;
