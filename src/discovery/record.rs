@@ -36,6 +36,13 @@ pub fn write(fabric: &Fabric, keys: Keys) -> Value {
     json!({ "keys": keys.name(), "depth": fabric.depth, "places": places.into_iter().map(place).collect::<Vec<_>>() })
 }
 
+/// The last discovery, where `berth topology run` keeps it: in its ConfigMap. `None` when this one has none.
+#[must_use]
+pub fn of_config_map(map: &Value) -> Option<Result<(Fabric, Keys), DiscoveryError>> {
+    let text = map.get("data").and_then(|data| data.get("discovery.json")).and_then(Value::as_str)?;
+    Some(read(text))
+}
+
 /// Reads it back.
 ///
 /// # Errors

@@ -150,7 +150,16 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
         assert!(text.lines().any(|other| other == line), "no {line} in {text}");
     }
     assert_eq!(writes(&log), 6, "one for each of the first four nodes, one for the new, one for the relabelled");
+    // Asked from outside, with the labeller's record.
+    let drift = |rig: &Rig| Command::new(env!("CARGO_BIN_EXE_berth")).args(["topology", "drift", "-n", &rig.namespace, "--kubeconfig"]).arg(&rig.kubeconfig).output().unwrap();
+    let agree = drift(&rig);
+    assert_eq!(agree.status.code(), Some(0), "{agree:?}");
     rig.job("second", 2, in_one_rack).await;
     rig.bound("second-", 2, SOON).await;
     drop(labeller);
+    let wrong = json!({"metadata": {"labels": {TIER: "elsewhere"}}});
+    api.patch(b1, &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
+    let differ = drift(&rig);
+    assert_eq!(differ.status.code(), Some(1), "{differ:?}");
+    assert!(String::from_utf8_lossy(&differ.stdout).contains(&format!("{TIER} is elsewhere, the fabric says {two}")), "{differ:?}");
 }

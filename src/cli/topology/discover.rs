@@ -11,11 +11,11 @@ use berth_discovery::out::{slurm as slurm_out, topology};
 use berth_discovery::sources::cloud::{self, Cloud};
 use berth_discovery::sources::{Filter, ibnet, measure, netq, slurm, smi};
 use berth_discovery::weights::{SLOW_BELOW, Weight};
-use berth_discovery::{Fabric, Node};
+use berth_discovery::{Fabric, Node, drift};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::super::{YES, write_json};
+use super::super::{Format, YES, write_json};
 use super::propose::evidence;
 use crate::simulate::input::read_text;
 
@@ -170,15 +170,24 @@ enum Target {
     Graph,
     /// What was left out and why, as JSON.
     Findings,
+    /// What differs between the fabric and the labels of --nodes, for people; exit code 1 when something does.
+    Drift,
+    /// The same as JSON.
+    DriftJson,
 }
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    let fabric = match arguments.nodes.as_slice() {
-        [] => arguments.sources.fabric(&[])?,
-        paths => of_cluster(&arguments.sources, &super::nodes_of(paths)?)?,
-    };
+    let nodes = if arguments.nodes.is_empty() { Vec::new() } else { super::nodes_of(&arguments.nodes)? };
+    let fabric = if nodes.is_empty() { arguments.sources.fabric(&[])? } else { of_cluster(&arguments.sources, &nodes)? };
     let keys = arguments.sources.keys();
+    if matches!(arguments.to, Target::Drift | Target::DriftJson) {
+        if nodes.is_empty() {
+            bail!("--to drift compares with the labels of nodes: --nodes is missing");
+        }
+        let format = if arguments.to == Target::Drift { Format::Table } else { Format::Json };
+        return super::drift::print(&drift(&fabric, keys, &nodes), &nodes, "the fabric", format, out);
+    }
     if !matches!(arguments.to, Target::Report | Target::Findings) && !fabric.findings.is_empty() {
         super::super::complain(&format!("{} findings: `--to report` lists them", fabric.findings.len()));
     }
@@ -205,6 +214,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
             let list = fabric.findings.iter().map(|finding| json!({ "kind": finding.kind, "subject": finding.subject, "message": finding.message }));
             write_json(out, &list.collect())?;
         }
+        // Printed above, with an exit code of their own.
+        Target::Drift | Target::DriftJson => {}
     }
     Ok(YES)
 }
