@@ -67,3 +67,5 @@ page:
 	target/debug/berth tree target/page/large.json -o html > target/page/large.html
 	node tests/page/check.mjs target/page/small.html target/page/small
 	node tests/page/check.mjs target/page/large.html target/page/large
+	target/debug/berth topology discover --from ibnetdiscover=tests/data/fabric/ibnetdiscover-8-racks.txt --from links=tests/data/fabric/links.txt --to html > target/page/fabric.html
+	node tests/page/check.mjs target/page/fabric.html target/page/fabric

@@ -52,12 +52,16 @@ fn a_dump_becomes_labels_topologies_and_slurm_files() {
         ("slurm-yaml", "cluster_default: true"),
         ("slinky", "topograph.run/engine: slinky"),
         ("graph", "network_layers"),
+        ("html", "A09-P1-IBLEAF-01-03"),
         ("findings", "UnnamedAdapter"),
     ] {
         let output = berth(&["topology", "discover", "--from", DUMP, "--to", to]);
         assert_eq!(output.status.code(), Some(0), "{to}: {}", stderr(&output));
         assert!(stdout(&output).contains(wanted), "{to}");
     }
+    let graph = file("graph", &stdout(&berth(&["topology", "discover", "--from", DUMP, "--to", "graph"])));
+    let again = stdout(&berth(&["topology", "discover", "--from", &format!("topograph={graph}"), "--to", "slurm-tree"]));
+    assert_eq!(again, stdout(&berth(&["topology", "discover", "--from", DUMP, "--to", "slurm-tree"])), "what is written is read");
     let older = stdout(&berth(&["topology", "discover", "--from", DUMP, "--to", "labels", "--keys", "leaf"]));
     assert!(older.contains("network.topology.nvidia.com/spine"));
 }

@@ -9,7 +9,7 @@ use berth_discovery::names::listed;
 use berth_discovery::out::labels::{Keys, labels};
 use berth_discovery::out::{slurm as slurm_out, topology};
 use berth_discovery::sources::cloud::{self, Cloud};
-use berth_discovery::sources::{Filter, ibnet, measure, netq, slurm, smi};
+use berth_discovery::sources::{Filter, ibnet, measure, netq, slurm, smi, topograph};
 use berth_discovery::weights::{SLOW_BELOW, Weight};
 use berth_discovery::{Fabric, Node, drift};
 use clap::{Args, ValueEnum};
@@ -22,8 +22,8 @@ use crate::simulate::input::read_text;
 /// Where a fabric is read from; flags that `discover` and `apply` share.
 #[derive(Debug, Args)]
 pub(super) struct Sources {
-    /// What to read: ibnetdiscover, netq, nmx, nvidia-smi, aws, gcp, oci, nebius, lambda, nscale or slurm, and the file (- for
-    /// standard input). Given again, accelerator domains of one source join the tiers of another by host; so do measured links
+    /// What to read: ibnetdiscover, netq, nmx, nvidia-smi, aws, gcp, oci, nebius, lambda, nscale, slurm or topograph, and the file
+    /// (- for standard input). Given again, accelerator domains of one source join the tiers of another by host; so do measured links
     /// of nccl-tests, iperf3 or links (`host host figure` lines).
     #[arg(long, value_name = "SOURCE=FILE", required = true, value_parser = source, env = "BERTH_FROM")]
     from: Vec<Source>,
@@ -71,7 +71,7 @@ enum Generation {
 
 type Reader = fn(&str, &Filter) -> Result<Fabric, berth_discovery::DiscoveryError>;
 
-const SOURCES: [(&str, Reader); 14] = [
+const SOURCES: [(&str, Reader); 15] = [
     ("ibnetdiscover", ibnet::read),
     ("netq", netq::read),
     ("nmx", |text, _| netq::compute_nodes(text)),
@@ -83,6 +83,7 @@ const SOURCES: [(&str, Reader); 14] = [
     ("lambda", |text, _| cloud::read(Cloud::Lambda, text)),
     ("nscale", |text, _| cloud::read(Cloud::Nscale, text)),
     ("slurm", |text, _| slurm::read(text)),
+    ("topograph", |text, _| topograph::read(text)),
     ("nccl-tests", |text, _| measure::nccl(text)),
     ("iperf3", |text, _| measure::iperf(text)),
     ("links", |text, _| measure::list(text)),
@@ -168,6 +169,8 @@ enum Target {
     Slinky,
     /// Topograph's graph, as JSON.
     Graph,
+    /// One page for a browser, which asks nobody for anything.
+    Html,
     /// What was left out and why, as JSON.
     Findings,
     /// What differs between the fabric and the labels of --nodes, for people; exit code 1 when something does.
@@ -188,7 +191,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         let format = if arguments.to == Target::Drift { Format::Table } else { Format::Json };
         return super::drift::print(&drift(&fabric, keys, &nodes), &nodes, "the fabric", format, out);
     }
-    if !matches!(arguments.to, Target::Report | Target::Findings) && !fabric.findings.is_empty() {
+    if !matches!(arguments.to, Target::Report | Target::Findings | Target::Html) && !fabric.findings.is_empty() {
         super::super::complain(&format!("{} findings: `--to report` lists them", fabric.findings.len()));
     }
     let refused = |message: String| anyhow!(message);
@@ -209,6 +212,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Target::SlurmBlock => out.write_all(slurm_out::block(&fabric, &arguments.block_sizes).map_err(refused)?.as_bytes())?,
         Target::SlurmYaml => super::write_yaml(out, &[slurm_out::yaml(&fabric, &arguments.block_sizes).map_err(refused)?])?,
         Target::Slinky => super::write_yaml(out, &[slinky(arguments, &fabric)?])?,
+        Target::Html => out.write_all(super::page::html(&fabric).as_bytes())?,
         Target::Graph => write_json(out, &graph(&fabric, keys))?,
         Target::Findings => {
             let list = fabric.findings.iter().map(|finding| json!({ "kind": finding.kind, "subject": finding.subject, "message": finding.message }));

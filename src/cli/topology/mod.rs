@@ -16,6 +16,7 @@ mod apply;
 mod discover;
 mod drift;
 mod keep;
+mod page;
 mod propose;
 mod report;
 

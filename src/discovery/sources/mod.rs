@@ -7,6 +7,7 @@ pub mod netq;
 pub mod slurm;
 pub mod smi;
 pub mod switches;
+pub mod topograph;
 
 /// What to leave out of a fabric of switches. Patterns may have `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,4 +3,5 @@
 mod drift;
 mod propose;
 mod sources;
+mod topograph;
 mod weights;
