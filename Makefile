@@ -67,6 +67,8 @@ page:
 	target/debug/berth tree target/page/large.json -o html > target/page/large.html
 	node tests/page/check.mjs target/page/small.html target/page/small
 	node tests/page/check.mjs target/page/large.html target/page/large
+	target/debug/berth topology discover --from ibnetdiscover=tests/data/fabric/ibnetdiscover-8-racks.txt --from links=tests/data/fabric/links.txt --to html > target/page/fabric.html
+	node tests/page/check.mjs target/page/fabric.html target/page/fabric
 
 ## image: an OCI image with one static binary, without a container engine; in target/image.
 image:

@@ -30,23 +30,37 @@ pub struct Options<'a> {
 
 const WATCH: &[&str] = &["list", "watch"];
 
-/// The rights of `berth topology apply` and `run`: an account that may patch nodes, which the scheduler's may not.
+/// The rights of `berth topology apply` and `run`: an account that may patch nodes, which the scheduler's may not. Its status
+/// is one ConfigMap; Events of a Topology, which has no namespace, are kept in `default`.
 pub fn labeller(namespace: &str) -> Vec<Value> {
     let name = "berth-topology";
-    let meta = json!({"name": name, "namespace": namespace});
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-    let binds = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
     let rbac = "rbac.authorization.k8s.io/v1";
-    vec![
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}),
-        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
-            rule("", &["nodes"], &["list", "watch", "patch"]),
-            rule("kai.scheduler", &["topologies"], &["get", "create"]),
-        ]}),
-        json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": binds("ClusterRole"), "subjects": subjects}),
-        json!({"apiVersion": rbac, "kind": "Role", "metadata": meta, "rules": [rule("", &["configmaps"], &["create", "patch"])]}),
-        json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": meta, "roleRef": binds("Role"), "subjects": subjects}),
-    ]
+    let grants = |kind: &str, name: &str, namespace: Option<&str>, rules: Vec<Value>| {
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+        let mut metadata = json!({"name": name});
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        [
+            json!({"apiVersion": rbac, "kind": kind, "metadata": metadata, "rules": rules}),
+            json!({"apiVersion": rbac, "kind": format!("{kind}Binding"), "metadata": metadata, "roleRef": reference, "subjects": subjects}),
+        ]
+    };
+    let mut own_map = rule("", &["configmaps"], &["get", "patch"]);
+    own_map["resourceNames"] = json!([name]);
+    let mut objects = vec![json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})];
+    let everywhere = vec![
+        rule("", &["nodes"], &["list", "watch", "patch"]),
+        rule("kai.scheduler", &["topologies"], &["get", "list", "create"]),
+        // Before keys of older generations are cleaned up: whose levels are they?
+        rule("kueue.x-k8s.io", &["topologies"], &["list"]),
+    ];
+    objects.extend(grants("ClusterRole", name, None, everywhere));
+    // What is created has no name yet, as far as rules are concerned.
+    objects.extend(grants("Role", name, Some(namespace), vec![rule("", &["configmaps"], &["create"]), own_map]));
+    objects.extend(grants("Role", "berth-topology-events", Some("default"), vec![rule("", &["events"], &["create", "patch"])]));
+    objects
 }
 
 /// Kinds that stand between a pod and the kinds that grouping knows, or own pods by themselves.

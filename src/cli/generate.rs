@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use super::YES;
 use crate::rbac;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, TopologyMetrics, metrics_page};
 
 /// Arguments of `berth generate`.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ enum What {
         #[arg(long, value_name = "DIR", env = "BERTH_OUT")]
         out: Option<PathBuf>,
     },
-    /// A page about every metric of `berth run`.
+    /// A page about every metric of `berth run` and `berth topology run`.
     MetricsDocs,
     /// The rights that `berth run` needs: service account, roles and their bindings.
     Rbac {
@@ -93,7 +93,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         }
         What::MetricsDocs => {
             let metrics = Metrics::new().context("making the metrics")?;
-            out.write_all(metrics.markdown().as_bytes())?;
+            let topology = TopologyMetrics::new().context("making the metrics of topology run")?;
+            out.write_all(metrics_page(&metrics, &topology).as_bytes())?;
             Ok(YES)
         }
         What::Rbac {

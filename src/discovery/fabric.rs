@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::weights::{Measurement, Weight};
+
 /// A host and where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
@@ -11,6 +13,9 @@ pub struct Host {
     pub accelerator: Option<String>,
     /// A part of that domain.
     pub sub_domain: Option<String>,
+    /// What was measured of it and of the domains it is in, next to their peers: the worst, in percent, whole tens, so that a
+    /// small change is none.
+    pub health: Option<u64>,
 }
 
 /// Something that was left out, or that somebody should look at.
@@ -33,6 +38,10 @@ pub struct Fabric {
     pub depth: usize,
     /// What was left out and why, in order.
     pub findings: Vec<Finding>,
+    /// Links as measured.
+    pub measured: Vec<Measurement>,
+    /// Domains that were measured, next to their peers: what [`weighed`](Fabric::weighed) makes of that.
+    pub weights: Vec<Weight>,
 }
 
 impl Fabric {
@@ -79,6 +88,8 @@ impl Fabric {
         let mut joined = Self::from_paths(paths);
         joined.findings.extend(first.findings);
         joined.findings.extend(second.findings);
+        joined.measured = first.measured;
+        joined.measured.extend(second.measured);
         joined
     }
 
@@ -131,13 +142,14 @@ impl Fabric {
 
     /// Only these hosts, by their nodes' names; what is no node, and nodes that are nowhere, are noted.
     #[must_use]
-    pub fn for_nodes(self, nodes: &[crate::Node]) -> Self {
+    pub fn for_nodes(mut self, nodes: &[crate::Node]) -> Self {
         let known = crate::names::Known::new(nodes.iter().map(|node| node.name.as_str()));
         let by_instance: BTreeMap<&str, &str> =
             nodes.iter().filter(|node| !node.instance().is_empty()).map(|node| (node.instance(), node.name.as_str())).collect();
-        let mut fabric = Self { depth: self.depth, findings: self.findings, ..Self::default() };
+        let hosts = std::mem::take(&mut self.hosts);
+        let mut fabric = self;
         let mut nobody = Vec::new();
-        for (name, host) in self.hosts {
+        for (name, host) in hosts {
             let found = by_instance.get(name.as_str()).map_or_else(|| known.find(&name), |node| crate::names::Match::Node((*node).to_owned()));
             match found {
                 crate::names::Match::Node(node) => {

@@ -5,6 +5,7 @@
 //! Slurm files) into a [`Fabric`], which [`out`] turns into labels and files. Nothing is guessed: what is left out is
 //! a [`Finding`] that says why.
 
+pub mod drift;
 pub mod error;
 pub mod fabric;
 pub mod hostlist;
@@ -13,10 +14,13 @@ pub mod node;
 pub mod out;
 pub mod profiles;
 pub mod propose;
+pub mod record;
 pub mod sources;
 #[cfg(test)]
 mod tests;
+pub mod weights;
 
+pub use drift::{Drift, drift};
 pub use error::DiscoveryError;
 pub use fabric::{Fabric, Finding, Host};
 pub use node::Node;

@@ -94,6 +94,25 @@ pub async fn serve(listener: tokio::net::TcpListener, metrics_: Arc<Metrics>, he
     axum::serve(listener, router).await
 }
 
+/// Serves metrics alone until the process ends, for processes without an engine: `/healthz` answers as long as they turn.
+pub async fn serve_metrics<R>(listener: tokio::net::TcpListener, render: R) -> std::io::Result<()>
+where
+    R: Fn() -> Result<String, prometheus::Error> + Clone + Send + Sync + 'static,
+{
+    let metrics = move || {
+        let render = render.clone();
+        async move {
+            match render() {
+                Ok(text) => (StatusCode::OK, [("content-type", "text/plain; version=0.0.4")], text),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], error.to_string()),
+            }
+        }
+    };
+    let well = || async { "ok\n" };
+    let router = Router::new().route("/metrics", get(metrics)).route("/livez", get(well)).route("/healthz", get(well));
+    axum::serve(listener, router).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! Logs carry a constant message and fields, so that they can be counted and searched.
 
 mod queues;
+mod topology;
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use queues::QueueRow;
 use queues::QueueMetrics;
+pub use topology::{Look, TopologyMetrics};
 
 /// Seconds: from a fraction of a millisecond (one pass) to minutes (a gang that waits).
 const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
@@ -323,25 +325,43 @@ impl Metrics {
         }
     }
 
-    /// Every metric as a table in Markdown: docs/metrics.md.
+    /// Every metric as a table in Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut text = "# Metrics\n\nServed at `/metrics` on `--listen-address`. This page is made by `berth generate metrics-docs`.\n\n\
-            | name | type | labels | what it says |\n|---|---|---|---|\n"
-            .to_owned();
-        for Row { name, kind, labels, help } in &self.rows {
-            text.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
-        }
+        let mut text = "# Metrics\n\nServed at `/metrics` on `--listen-address`. This page is made by `berth generate metrics-docs`.\n\n".to_owned();
+        text += &table(&self.rows);
         text.push_str("\nOn Linux also the customary `process_*`: memory, processor time, open files, start.\n");
         text
     }
 
     /// The metrics in the text format of Prometheus.
     pub fn render(&self) -> Result<String, prometheus::Error> {
-        let mut buffer = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut buffer)?;
-        Ok(String::from_utf8_lossy(&buffer).into_owned())
+        rendered(&self.registry)
     }
+}
+
+/// Everything in a registry, in the text format of Prometheus.
+fn rendered(registry: &Registry) -> Result<String, prometheus::Error> {
+    let mut buffer = Vec::new();
+    TextEncoder::new().encode(&registry.gather(), &mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer).into_owned())
+}
+
+/// Metrics as a table in Markdown.
+fn table(rows: &[Row]) -> String {
+    let mut text = "| name | type | labels | what it says |\n|---|---|---|---|\n".to_owned();
+    for Row { name, kind, labels, help } in rows {
+        text.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
+    }
+    text
+}
+
+/// The page docs/metrics.md: metrics of `berth run`, and of `berth topology run`.
+#[must_use]
+pub fn metrics_page(metrics: &Metrics, topology: &TopologyMetrics) -> String {
+    let mut text = metrics.markdown();
+    text += "\n## `berth topology run`\n\nServed at `/metrics` on `--metrics-address`, when that is given; with `process_*` too.\n\n";
+    text + &table(topology.rows())
 }
 
 /// Gangs of a like number of pods.
@@ -434,7 +454,8 @@ mod tests {
     #[test]
     fn the_page_is_made_from_the_table() {
         let metrics = Metrics::new().expect("the table is consistent");
-        assert!(metrics.markdown() == include_str!("../../docs/metrics.md"), "run: berth generate metrics-docs > docs/metrics.md");
+        let topology = TopologyMetrics::new().expect("the table is consistent");
+        assert!(metrics_page(&metrics, &topology) == include_str!("../../docs/metrics.md"), "run: berth generate metrics-docs > docs/metrics.md");
     }
 
     #[test]

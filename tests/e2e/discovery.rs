@@ -7,15 +7,18 @@ use std::process::{Child, Command, Stdio};
 
 use berth_api::Topology;
 use berth_harness::{NodeSpec, wait_for};
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, SOON};
+use crate::rig::{Rig, SOON, free_address, http};
 use crate::rights::become_named;
 
 const TIER: &str = "fabric.topograph.run/tier-0";
+/// A key of an older generation, and one that looks like it and is the site's.
+const OLD: &str = "network.topology.nvidia.com/leaf";
+const ROOM: &str = "network.topology.nvidia.com/room";
 
 /// Ends with the test.
 struct Labeller(Child);
@@ -51,6 +54,31 @@ impl Rig {
         list.filter_map(|node| Some((node.metadata.name?, node.metadata.labels?.get(TIER)?.clone()))).collect()
     }
 
+    async fn status_says(&self, wanted: &[&str]) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        wait_for("the status", SOON, || async {
+            let text = maps.get("berth-topology").await.map_err(|error| error.to_string())?.data.unwrap_or_default();
+            let text = text.get("status").cloned().unwrap_or_default();
+            if wanted.iter().all(|wanted| text.contains(wanted)) { Ok(Some(())) } else { Err(text) }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits for Events of these reasons on a Topology; those that must not be there are not.
+    async fn events_are(&self, topology: &str, wanted: &[&str], never: &[&str]) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let of_it = ListParams::default().fields(&format!("involvedObject.kind=Topology,involvedObject.name={topology}"));
+        let reasons = wait_for("events", SOON, || async {
+            let list = events.list(&of_it).await.map_err(|error| error.to_string())?;
+            let reasons: Vec<String> = list.items.into_iter().filter_map(|event| event.reason).collect();
+            if wanted.iter().all(|wanted| reasons.iter().any(|reason| reason == wanted)) { Ok(Some(reasons)) } else { Err(format!("{reasons:?}")) }
+        })
+        .await
+        .unwrap();
+        assert!(!reasons.iter().any(|reason| never.contains(&reason.as_str())), "{reasons:?}");
+    }
+
     async fn tiers_are(&self, what: &str, wanted: &[(&str, &str)]) {
         let wanted: BTreeMap<String, String> = wanted.iter().map(|(node, tier)| ((*node).into(), (*tier).into())).collect();
         wait_for(what, SOON, || async {
@@ -67,17 +95,23 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     let (one, two) = ("A09-P1-IBLEAF-01-03", "A09-P1-IBLEAF-01-04");
     let (a1, a2, a3) = ("a07-p1-dgx-03-c01", "a07-p1-dgx-03-c02", "a07-p1-dgx-03-c03");
     let (b1, b2) = ("a08-p1-dgx-04-c01", "a08-p1-dgx-04-c02");
-    let mut rig = Rig::new(nodes(&[a1, b1, a2, b2, "stranger"])).await;
+    let mut first = nodes(&[b1, a2, b2, "stranger"]);
+    first.push(NodeSpec::new(a1).gpus(1).label(OLD, "l").label(ROOM, "r"));
+    let mut rig = Rig::new(first).await;
     let admin = rig.kubeconfig.clone();
+    let topologies: Api<Topology> = Api::all(rig.client.clone());
+    let is_served = || async { topologies.list(&ListParams::default()).await.map(|_| Some(())) };
+    wait_for("the kind to be served", SOON, is_served).await.unwrap();
     let rights = Command::new(env!("CARGO_BIN_EXE_berth")).args(["topology", "rbac", "-n", &rig.namespace]).output().unwrap();
     for object in String::from_utf8(rights.stdout).unwrap().split("---\n") {
         rig.create(&serde_saphyr::from_str::<Value>(object).unwrap()).await;
     }
     become_named(&mut rig, "berth-topology").await;
     let log = rig.plane.log_path("labeller");
+    let metrics = free_address();
     let labeller = Command::new(env!("CARGO_BIN_EXE_berth"))
-        .args(["topology", "run", "--name", "net", "--aggregation-seconds", "1", "--from", &from()])
-        .args(["--log-json", "--status-namespace", &rig.namespace, "--kubeconfig"])
+        .args(["topology", "run", "--clean-old-keys", "--name", "net", "--aggregation-seconds", "1", "--from", &from()])
+        .args(["--log-json", "--metrics-address", &metrics, "--status-namespace", &rig.namespace, "--kubeconfig"])
         .arg(&rig.kubeconfig)
         .stdin(Stdio::null())
         .stderr(std::fs::File::create(&log).unwrap())
@@ -85,8 +119,9 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
         .unwrap();
     let labeller = Labeller(labeller);
     rig.tiers_are("labels", &[(a1, one), (a2, one), (b1, two), (b2, two)]).await;
-    
-    let topologies: Api<Topology> = Api::all(rig.client.clone());
+    let api: Api<Node> = Api::all(rig.client.clone());
+    let labels = api.get(a1).await.unwrap().metadata.labels.unwrap();
+    assert!(!labels.contains_key(OLD) && labels.contains_key(ROOM), "the old generation went, the site's own label stays: {labels:?}");
     wait_for("the Topology", SOON, || async { topologies.get_opt("net").await.map_err(|error| error.to_string()) }).await.unwrap();
 
     rig.kubeconfig = admin;
@@ -102,23 +137,29 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     // A node comes, one goes, one is relabelled by hand.
     rig.plane.create_nodes(&rig.client, nodes(&[a3])).await.unwrap();
     rig.tiers_are("the new node's label", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
-    let api: Api<Node> = Api::all(rig.client.clone());
     api.delete("stranger", &DeleteParams::default()).await.unwrap();
     let wrong = json!({"metadata": {"labels": {TIER: "elsewhere", "mine": "stays"}}});
     api.patch(b2, &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
     rig.tiers_are("the label to be put right", &[(a1, one), (a2, one), (a3, one), (b1, two), (b2, two)]).await;
     assert_eq!(api.get(b2).await.unwrap().metadata.labels.unwrap()["mine"], "stays");
-    
-    let maps: Api<ConfigMap> = Api::namespaced(rig.client.clone(), &rig.namespace);
-    wait_for("the status", SOON, || async {
-        let text = maps.get("berth-topology").await.map_err(|error| error.to_string())?.data.unwrap_or_default();
-        let text = text.get("status").cloned().unwrap_or_default();
-        if text.contains("5 of 5 nodes are in the fabric") && text.contains("Topology net is as it should be") { Ok(Some(())) } else { Err(text) }
-    })
-    .await
-    .unwrap();
+
+    rig.status_says(&["5 of 5 nodes are in the fabric", "Topology net is as it should be", "Last written at 2", "Tier 0: 2 domains."]).await;
+    rig.events_are("net", &["TopologyMade", "NodesLabelled", "NodesOutside"], &["NodesNotLabelled", "DiscoveryFailed", "LevelsDiffer"]).await;
+    let text = http(&metrics, "/metrics").await;
+    for line in ["berth_topology_labelled_total 6", "berth_topology_nodes{state=\"same\"} 5", "berth_topology_domains{tier=\"0\"} 2", "berth_topology_as_it_should_be 1"] {
+        assert!(text.lines().any(|other| other == line), "no {line} in {text}");
+    }
     assert_eq!(writes(&log), 6, "one for each of the first four nodes, one for the new, one for the relabelled");
+    // Asked from outside, with the labeller's record.
+    let drift = |rig: &Rig| Command::new(env!("CARGO_BIN_EXE_berth")).args(["topology", "drift", "-n", &rig.namespace, "--kubeconfig"]).arg(&rig.kubeconfig).output().unwrap();
+    let agree = drift(&rig);
+    assert_eq!(agree.status.code(), Some(0), "{agree:?}");
     rig.job("second", 2, in_one_rack).await;
     rig.bound("second-", 2, SOON).await;
     drop(labeller);
+    let wrong = json!({"metadata": {"labels": {TIER: "elsewhere"}}});
+    api.patch(b1, &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
+    let differ = drift(&rig);
+    assert_eq!(differ.status.code(), Some(1), "{differ:?}");
+    assert!(String::from_utf8_lossy(&differ.stdout).contains(&format!("{TIER} is elsewhere, the fabric says {two}")), "{differ:?}");
 }

@@ -14,7 +14,7 @@ use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::rig::{SOON, free_address, get};
+use crate::rig::{SOON, free_address, http};
 
 /// The namespace of the releases.
 pub(crate) const NAMESPACE: &str = "berth-system";
@@ -94,7 +94,7 @@ impl Kubelet {
     pub(crate) async fn ask(&self, path: &str) -> Vec<String> {
         let mut answers = Vec::new();
         for address in self.addresses() {
-            answers.push(get(&address, path).await);
+            answers.push(http(&address, path).await);
         }
         answers
     }

@@ -156,14 +156,17 @@ impl Rig {
         .await;
     }
 
-    /// Creates an object of any kind and gives it as it was stored.
+    /// Creates an object of any kind, in its own namespace or the rig's, and gives it as it was stored.
     pub(crate) async fn create(&self, object: &Value) -> DynamicObject {
         let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
         let gvk = kube::core::GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
         let (resource, capabilities): (ApiResource, _) = discovery::pinned_kind(&self.client, &gvk).await.unwrap();
         let api: Api<DynamicObject> = match capabilities.scope {
             discovery::Scope::Cluster => Api::all_with(self.client.clone(), &resource),
-            discovery::Scope::Namespaced => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
+            discovery::Scope::Namespaced => {
+                let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&self.namespace);
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
         };
         api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap()
     }
@@ -326,7 +329,7 @@ impl Rig {
 
     /// A page of Berth's HTTP port.
     pub(crate) async fn http(&self, path: &str) -> String {
-        get(&self.address, path).await
+        http(&self.address, path).await
     }
 
     /// Berth has nothing in flight and nothing to write.
@@ -355,8 +358,8 @@ impl Rig {
     }
 }
 
-/// The whole answer to a GET; nothing when nobody listens.
-pub(crate) async fn get(address: &str, path: &str) -> String {
+/// What an address answers to a GET; nothing when nobody listens.
+pub(crate) async fn http(address: &str, path: &str) -> String {
     use std::io::{Read, Write};
     let (address, path) = (address.to_owned(), path.to_owned());
     let ask = move || -> std::io::Result<String> {

@@ -49,9 +49,14 @@ for (const domain of ["Page", "Runtime", "Log", "Network"]) await send(domain + 
 await send("Page.navigate", { url: "file://" + resolve(page) });
 for (let i = 0; i < 200 && !(await run(`document.readyState === "complete" && document.querySelectorAll("#cards > *").length > 0`)); i++) await new Promise(done => setTimeout(done, 50));
 
-holds("the summary counts nodes", /^\d+ nodes?, \d+ of \d+ /.test(await run(`document.getElementById("summary").textContent`)));
+// The page of a fabric has hosts and links where that of a cluster has nodes, room and gangs.
+const fabric = await run(`doc.fabric === true`);
+const summary = fabric ? /^\d+ hosts?, links .*[^;]\.$/ : /^\d+ nodes?, \d+ of \d+ /;
+holds("the summary counts nodes", summary.test(await run(`document.getElementById("summary").textContent`)));
 holds("what waits has sentences", await run(`[...document.querySelectorAll("#waiting article")].every(a => a.querySelectorAll("p").length >= 2)`));
-holds("gangs are listed", await run(`document.querySelectorAll("#gangs tr").length > 0`));
+holds("gangs are listed", fabric || await run(`document.querySelectorAll("#gangs tr").length > 0`));
+holds("what is not there is not shown", !fabric || await run(`!document.getElementById("gangs").offsetParent && !document.getElementById("queues").offsetParent && !document.getElementById("waiting").offsetParent`));
+holds("what was found is listed", !fabric || await run(`document.querySelectorAll("#notes li").length > 0`));
 await picture("cluster-light");
 let depth = 0, slowest = 0;
 while (await run(`!!document.querySelector("#cards > button")`)) {

@@ -9,20 +9,22 @@ use berth_discovery::names::listed;
 use berth_discovery::out::labels::{Keys, labels};
 use berth_discovery::out::{slurm as slurm_out, topology};
 use berth_discovery::sources::cloud::{self, Cloud};
-use berth_discovery::sources::{Filter, ibnet, netq, slurm, smi};
-use berth_discovery::{Fabric, Node};
+use berth_discovery::sources::{Filter, ibnet, measure, netq, slurm, smi, topograph};
+use berth_discovery::weights::{SLOW_BELOW, Weight};
+use berth_discovery::{Fabric, Node, drift};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::super::{YES, write_json};
+use super::super::{Format, YES, write_json};
 use super::propose::evidence;
 use crate::simulate::input::read_text;
 
 /// Where a fabric is read from; flags that `discover` and `apply` share.
 #[derive(Debug, Args)]
 pub(super) struct Sources {
-    /// What to read: ibnetdiscover, netq, nmx, nvidia-smi, aws, gcp, oci, nebius, lambda, nscale or slurm, and the file (- for
-    /// standard input). Given again, accelerator domains of one source join the tiers of another by host.
+    /// What to read: ibnetdiscover, netq, nmx, nvidia-smi, aws, gcp, oci, nebius, lambda, nscale, slurm or topograph, and the file
+    /// (- for standard input). Given again, accelerator domains of one source join the tiers of another by host; so do measured links
+    /// of nccl-tests, iperf3 or links (`host host figure` lines).
     #[arg(long, value_name = "SOURCE=FILE", required = true, value_parser = source, env = "BERTH_FROM")]
     from: Vec<Source>,
     /// Hosts to leave out; * stands for anything.
@@ -34,6 +36,9 @@ pub(super) struct Sources {
     /// Adapters to leave out, such as those of the storage rails.
     #[arg(long, value_name = "PATTERN", env = "BERTH_EXCLUDE_ADAPTER", value_delimiter = ',')]
     exclude_adapter: Vec<String>,
+    /// Measured parts of the fabric below this percentage of their peers are named as slow.
+    #[arg(long, value_name = "PERCENT", default_value_t = SLOW_BELOW, env = "BERTH_SLOW_BELOW", value_parser = clap::value_parser!(u64).range(0..=100))]
+    slow_below: u64,
     /// Generation of Topograph's label keys.
     #[arg(long, value_enum, default_value = "current", env = "BERTH_LABEL_KEYS")]
     keys: Generation,
@@ -66,7 +71,7 @@ enum Generation {
 
 type Reader = fn(&str, &Filter) -> Result<Fabric, berth_discovery::DiscoveryError>;
 
-const SOURCES: [(&str, Reader); 11] = [
+const SOURCES: [(&str, Reader); 15] = [
     ("ibnetdiscover", ibnet::read),
     ("netq", netq::read),
     ("nmx", |text, _| netq::compute_nodes(text)),
@@ -78,6 +83,10 @@ const SOURCES: [(&str, Reader); 11] = [
     ("lambda", |text, _| cloud::read(Cloud::Lambda, text)),
     ("nscale", |text, _| cloud::read(Cloud::Nscale, text)),
     ("slurm", |text, _| slurm::read(text)),
+    ("topograph", |text, _| topograph::read(text)),
+    ("nccl-tests", |text, _| measure::nccl(text)),
+    ("iperf3", |text, _| measure::iperf(text)),
+    ("links", |text, _| measure::list(text)),
 ];
 
 fn reader(name: &str) -> Option<Reader> {
@@ -94,8 +103,8 @@ impl Sources {
         }
     }
 
-    /// Reads every source and joins them.
-    pub(super) fn fabric(&self) -> Result<Fabric> {
+    /// Reads every source, joins them, and weighs what was measured: by all of the fabric, whoever is asked for later.
+    fn fabric(&self, nodes: &[Node]) -> Result<Fabric> {
         let filter = Filter { hosts: self.exclude_host.clone(), switches: self.exclude_switch.clone(), adapters: self.exclude_adapter.clone() };
         let mut whole: Option<Fabric> = None;
         for source in &self.from {
@@ -107,9 +116,16 @@ impl Sources {
                 Some(first) => first.join(fabric),
             });
         }
-        whole.context("--from is missing")
+        let whole = whole.context("--from is missing")?;
+        if whole.hosts.is_empty() && !whole.measured.is_empty() {
+            bail!("measurements say nothing of where hosts are: --from is needed again, for the fabric");
+        }
+        Ok(whole.weighed(nodes, self.slow_below))
     }
 }
+
+/// Measured domains that the report shows.
+const MOST_WEIGHTS: usize = 20;
 
 /// Arguments of `berth topology discover`.
 #[derive(Debug, Args)]
@@ -153,18 +169,29 @@ enum Target {
     Slinky,
     /// Topograph's graph, as JSON.
     Graph,
+    /// One page for a browser, which asks nobody for anything.
+    Html,
     /// What was left out and why, as JSON.
     Findings,
+    /// What differs between the fabric and the labels of --nodes, for people; exit code 1 when something does.
+    Drift,
+    /// The same as JSON.
+    DriftJson,
 }
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
-    let mut fabric = arguments.sources.fabric()?;
-    if !arguments.nodes.is_empty() {
-        fabric = fabric.for_nodes(&super::nodes_of(&arguments.nodes)?);
-    }
+    let nodes = if arguments.nodes.is_empty() { Vec::new() } else { super::nodes_of(&arguments.nodes)? };
+    let fabric = if nodes.is_empty() { arguments.sources.fabric(&[])? } else { of_cluster(&arguments.sources, &nodes)? };
     let keys = arguments.sources.keys();
-    if !matches!(arguments.to, Target::Report | Target::Findings) && !fabric.findings.is_empty() {
+    if matches!(arguments.to, Target::Drift | Target::DriftJson) {
+        if nodes.is_empty() {
+            bail!("--to drift compares with the labels of nodes: --nodes is missing");
+        }
+        let format = if arguments.to == Target::Drift { Format::Table } else { Format::Json };
+        return super::drift::print(&drift(&fabric, keys, &nodes), &nodes, "the fabric", format, out);
+    }
+    if !matches!(arguments.to, Target::Report | Target::Findings | Target::Html) && !fabric.findings.is_empty() {
         super::super::complain(&format!("{} findings: `--to report` lists them", fabric.findings.len()));
     }
     let refused = |message: String| anyhow!(message);
@@ -185,11 +212,14 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Target::SlurmBlock => out.write_all(slurm_out::block(&fabric, &arguments.block_sizes).map_err(refused)?.as_bytes())?,
         Target::SlurmYaml => super::write_yaml(out, &[slurm_out::yaml(&fabric, &arguments.block_sizes).map_err(refused)?])?,
         Target::Slinky => super::write_yaml(out, &[slinky(arguments, &fabric)?])?,
+        Target::Html => out.write_all(super::page::html(&fabric).as_bytes())?,
         Target::Graph => write_json(out, &graph(&fabric, keys))?,
         Target::Findings => {
             let list = fabric.findings.iter().map(|finding| json!({ "kind": finding.kind, "subject": finding.subject, "message": finding.message }));
             write_json(out, &list.collect())?;
         }
+        // Printed above, with an exit code of their own.
+        Target::Drift | Target::DriftJson => {}
     }
     Ok(YES)
 }
@@ -199,10 +229,22 @@ fn node_objects(fabric: &Fabric, keys: Keys) -> Vec<Value> {
     all.map(|(name, labels)| json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels } })).collect()
 }
 
+/// Topograph's graph; what was measured stands beside it.
 fn graph(fabric: &Fabric, keys: Keys) -> Value {
     let labels = labels(fabric, keys);
-    let hosts = fabric.hosts.iter().map(|(name, host)| json!({ "id": name, "network_layers": host.tiers, "labels": labels.get(name) }));
-    json!({ "instances": hosts.collect::<Vec<_>>() })
+    let hosts = fabric.hosts.iter().map(|(name, host)| {
+        let mut instance = json!({ "id": name, "network_layers": host.tiers, "labels": labels.get(name) });
+        if let Some(health) = host.health {
+            instance["health"] = health.into();
+        }
+        instance
+    });
+    let mut graph = json!({ "instances": hosts.collect::<Vec<_>>() });
+    if !fabric.weights.is_empty() {
+        let weight = |weight: &Weight| json!({ "tier": weight.tier, "domain": weight.domain, "insidePercent": weight.inside, "outPercent": weight.out, "measurements": weight.measurements });
+        graph["weights"] = fabric.weights.iter().map(weight).collect();
+    }
+    graph
 }
 
 /// The ConfigMap that Slinky's Slurm reads its topology from.
@@ -238,6 +280,7 @@ fn report(fabric: &Fabric) -> String {
             text += &format!("  {name}  {} hosts\n", hosts.len());
         }
     }
+    text += &weights(fabric);
     let mut kinds: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for finding in &fabric.findings {
         kinds.entry(finding.kind).or_default().push(format!("{} {}", finding.subject, finding.message));
@@ -252,7 +295,27 @@ fn report(fabric: &Fabric) -> String {
     text
 }
 
+/// Measured domains, the slowest first.
+fn weights(fabric: &Fabric) -> String {
+    if fabric.weights.is_empty() {
+        return String::new();
+    }
+    let worst = |weight: &Weight| weight.inside.into_iter().chain(weight.out).min().unwrap_or(u64::MAX);
+    let mut sorted: Vec<&Weight> = fabric.weights.iter().collect();
+    sorted.sort_by_key(|weight| (worst(weight), weight.tier, &weight.domain));
+    let width = sorted.iter().take(MOST_WEIGHTS).map(|weight| weight.domain.len()).max().unwrap_or(0).clamp(6, 40);
+    let percent = |percent: Option<u64>| percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} %"));
+    let mut text = format!("\nMEASURED, IN PERCENT OF ITS PEERS\n  {:width$}  TIER  INSIDE  LEAVING IT  MEASUREMENTS\n", "DOMAIN");
+    for weight in sorted.iter().take(MOST_WEIGHTS) {
+        text += &format!("  {:width$}  {:>4}  {:>6}  {:>10}  {:>12}\n", weight.domain, weight.tier, percent(weight.inside), percent(weight.out), weight.measurements);
+    }
+    if sorted.len() > MOST_WEIGHTS {
+        text += &format!("  and {} more that are no slower (all of them: --to graph)\n", sorted.len() - MOST_WEIGHTS);
+    }
+    text
+}
+
 /// Nodes of a fabric, for those who label a cluster.
 pub(super) fn of_cluster(sources: &Sources, nodes: &[Node]) -> Result<Fabric> {
-    Ok(sources.fabric()?.for_nodes(nodes))
+    Ok(sources.fabric(nodes)?.for_nodes(nodes))
 }

@@ -4,24 +4,27 @@
 //! that nodes that never rest do not put it off for ever. What it writes comes back as a change, and finds nothing to do.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use berth_discovery::Node;
 use clap::Args;
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Node as ApiNode};
+use k8s_openapi::api::core::v1::Node as ApiNode;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
-use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::super::YES;
-use super::apply::{Done, Target, apply};
+use super::apply::{Target, apply};
 use super::discover::Sources;
+use super::report::{self, Reporter};
+use crate::clock::now_millis;
+use crate::telemetry::TopologyMetrics;
 
 /// The longest wait before a failed look is done again.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
@@ -45,6 +48,9 @@ pub(super) struct Arguments {
     /// Namespace of the ConfigMap berth-topology, which says how things stand; without it there is none.
     #[arg(long, env = "BERTH_STATUS_NAMESPACE")]
     status_namespace: Option<String>,
+    /// Where metrics are served, such as 0.0.0.0:8080; without it they are not.
+    #[arg(long, value_name = "ADDRESS", env = "BERTH_METRICS_ADDRESS")]
+    metrics_address: Option<SocketAddr>,
     /// Log as JSON.
     #[arg(long, env = "BERTH_LOG_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     log_json: bool,
@@ -89,7 +95,16 @@ async fn serve(arguments: &Arguments, client: kube::Client) -> Result<()> {
     let (mut nodes, mut listed, mut is_listed) = (BTreeMap::<String, Node>::new(), BTreeMap::new(), false);
     let now = Instant::now();
     let mut turn = Turn { first: Some(now), last: now, retry: None, refresh: now + Duration::from_secs(arguments.refresh_seconds) };
-    let (mut failures, mut told) = (0_u32, String::new());
+    let mut failures = 0_u32;
+    let metrics = Arc::new(TopologyMetrics::new().context("making the metrics")?);
+    if let Some(address) = arguments.metrics_address {
+        let listener = crate::http::bind(address).await.with_context(|| format!("listening on {address}"))?;
+        info!(address = %listener.local_addr()?, "metrics are served");
+        let metrics = Arc::clone(&metrics);
+        tokio::spawn(crate::http::serve_metrics(listener, move || metrics.render()));
+    }
+    let mut reporter = Reporter::new(client.clone(), arguments.status_namespace.as_deref(), &arguments.target.name);
+    reporter.begin().await;
     info!("topology starts");
     loop {
         tokio::select! {
@@ -110,17 +125,18 @@ async fn serve(arguments: &Arguments, client: kube::Client) -> Result<()> {
                     nodes.remove(node.metadata.name.as_deref().unwrap_or_default());
                     turn.note(Instant::now());
                 }
-                Err(error) => warn!(%error, "nodes can't be watched"),
+                Err(error) => {
+                    metrics.watch_errors.inc();
+                    warn!(%error, "nodes can't be watched");
+                }
             },
             () = tokio::time::sleep_until(turn.at(arguments)), if is_listed => {
                 let all: Vec<Node> = nodes.values().cloned().collect();
-                let done = look(arguments, &client, &all).await;
-                failures = if done.as_ref().is_ok_and(Done::is_whole) { 0 } else { failures.saturating_add(1) };
+                let is_whole = look(arguments, &client, &all, &mut reporter, &metrics).await;
+                failures = if is_whole { 0 } else { failures.saturating_add(1) };
                 let now = Instant::now();
                 let wait = Duration::from_secs(5).saturating_mul(1 << failures.min(8)).min(LONGEST_RETRY);
                 turn = Turn { first: None, last: now, retry: (failures > 0).then(|| now + wait), refresh: now + Duration::from_secs(arguments.refresh_seconds) };
-                let text = done.map_or_else(|error| format!("{error:#}\n"), |done| done.text);
-                tell(arguments, &client, &text, &mut told).await;
             }
         }
     }
@@ -134,24 +150,19 @@ fn keep(nodes: &mut BTreeMap<String, Node>, node: &ApiNode) -> Option<()> {
     is_new.then_some(())
 }
 
-async fn look(arguments: &Arguments, client: &kube::Client, nodes: &[Node]) -> Result<Done> {
-    let done = apply(&arguments.target, &arguments.sources, client.clone(), nodes).await;
-    match &done {
-        Ok(done) => info!(nodes = nodes.len(), labelled = done.labelled, failed = done.failed, whole = done.is_whole(), "topology looked at"),
-        Err(error) => warn!(error = %format!("{error:#}"), "topology can't be made"),
-    }
-    done
-}
-
-/// Writes how things stand, when that has changed.
-async fn tell(arguments: &Arguments, client: &kube::Client, text: &str, told: &mut String) {
-    // What the last look changed is over; how things are is not.
-    let Some(namespace) = arguments.status_namespace.as_ref().filter(|_| text != told) else { return };
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "berth-topology" }, "data": { "status": text } });
-    match api.patch("berth-topology", &PatchParams::apply("berth-topology").force(), &Patch::Apply(&object)).await {
-        Ok(_) => text.clone_into(told),
-        Err(error) => warn!(%error, "the status can't be written"),
+/// Looks, and says how things stand.
+async fn look(arguments: &Arguments, client: &kube::Client, nodes: &[Node], reporter: &mut Reporter, metrics: &TopologyMetrics) -> bool {
+    let begun = Instant::now();
+    match apply(&arguments.target, &arguments.sources, client.clone(), nodes).await {
+        Ok(done) => {
+            metrics.looked(&report::look(&done), begun.elapsed(), now_millis() as f64 / 1000.0);
+            reporter.looked(&done).await;
+            done.is_whole()
+        }
+        Err(error) => {
+            metrics.failed(begun.elapsed());
+            reporter.failed(&format!("{error:#}")).await;
+            false
+        }
     }
 }
-

@@ -14,8 +14,11 @@ use crate::simulate::input::read_paths;
 
 mod apply;
 mod discover;
+mod drift;
 mod keep;
+mod page;
 mod propose;
+mod report;
 
 /// Arguments of `berth topology`.
 #[derive(Debug, Args)]
@@ -34,6 +37,8 @@ enum Command {
     Apply(apply::Arguments),
     /// Keep labels and Topology so while nodes come and go.
     Run(keep::Arguments),
+    /// Compare the labels of nodes with what `topology run` last discovered. Changes nothing.
+    Drift(drift::Arguments),
     /// The rights of `topology apply` and `topology run`: an account of its own, apart from the scheduler's.
     Rbac {
         /// Namespace of the service account, and of the status ConfigMap.
@@ -49,6 +54,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Command::Discover(arguments) => discover::run(arguments, out),
         Command::Apply(arguments) => apply::run(arguments, out),
         Command::Run(arguments) => keep::run(arguments),
+        Command::Drift(arguments) => drift::run(arguments, out),
         Command::Rbac { namespace } => write_yaml(out, &crate::rbac::labeller(namespace)).map(|()| YES),
     }
 }

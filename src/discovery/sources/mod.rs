@@ -2,10 +2,12 @@
 
 pub mod cloud;
 pub mod ibnet;
+pub mod measure;
 pub mod netq;
 pub mod slurm;
 pub mod smi;
 pub mod switches;
+pub mod topograph;
 
 /// What to leave out of a fabric of switches. Patterns may have `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,7 @@ impl Filter {
 }
 
 /// Reads JSON, with an error that says where it ends.
-fn json(source: &str, text: &str) -> Result<serde_json::Value, crate::DiscoveryError> {
+pub(crate) fn json(source: &str, text: &str) -> Result<serde_json::Value, crate::DiscoveryError> {
     let is_empty = text.trim().is_empty();
     if is_empty {
         return Err(crate::DiscoveryError::new(source, "input", "empty: there is nothing in it"));

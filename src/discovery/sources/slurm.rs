@@ -12,10 +12,13 @@ const SOURCE: &str = "slurm";
 
 /// A switch of a tree: switches and nodes below it.
 #[derive(Debug, Default)]
-struct Switch {
-    place: String,
-    switches: Vec<String>,
-    nodes: Vec<String>,
+pub(super) struct Switch {
+    /// Where it is described.
+    pub(super) place: String,
+    /// Switches below it.
+    pub(super) switches: Vec<String>,
+    /// Nodes on it.
+    pub(super) nodes: Vec<String>,
 }
 
 /// Reads a file: topology.yaml when it begins with a list, else topology.conf.
@@ -64,7 +67,7 @@ fn conf(text: &str) -> Result<Fabric, DiscoveryError> {
             return Err(error(&place, "allowed are lines with SwitchName=, BlockName= or BlockSizes="));
         }
     }
-    assemble(&switches, &blocks)
+    assemble(SOURCE, &switches, &blocks)
 }
 
 fn yaml(text: &str) -> Result<Fabric, DiscoveryError> {
@@ -96,10 +99,12 @@ fn yaml(text: &str) -> Result<Fabric, DiscoveryError> {
     if switches.is_empty() && blocks.is_empty() {
         return Err(error("input", "no tree.switches and no block.blocks in it"));
     }
-    assemble(&switches, &blocks)
+    assemble(SOURCE, &switches, &blocks)
 }
 
-fn assemble(switches: &BTreeMap<String, Switch>, blocks: &BTreeMap<String, (String, Vec<String>)>) -> Result<Fabric, DiscoveryError> {
+/// Hosts below a tree of switches and in blocks; errors name this source.
+pub(super) fn assemble(source: &str, switches: &BTreeMap<String, Switch>, blocks: &BTreeMap<String, (String, Vec<String>)>) -> Result<Fabric, DiscoveryError> {
+    let error = |place: &str, message: String| DiscoveryError::new(source, place, message);
     let mut parent: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, switch) in switches {
         for child in &switch.switches {
