@@ -58,7 +58,7 @@ enum Command {
     Tree(tree::Arguments),
     /// Say what waits, in which order and why, and how the queues stand.
     Queue(queue::Arguments),
-    /// Look for mistakes in manifests and dumps.
+    /// Look for mistakes in manifests, dumps and clusters.
     Check(check::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::complain;
 use super::connect::Connection;
-use crate::cluster::list;
+use crate::cluster::list::{self, Reading};
 use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, Place, read_paths};
 use crate::simulate::{Options, scenario};
@@ -24,11 +24,16 @@ pub struct Live {
 impl Live {
     /// Reads the cluster, each object as `keep` leaves it; what may not be read is said on standard error.
     pub fn read(&self, keep: fn(Value) -> Value) -> Result<Vec<Value>> {
+        Ok(self.reading(keep)?.objects)
+    }
+
+    /// The same, with what could not be read.
+    pub(super) fn reading(&self, keep: fn(Value) -> Value) -> Result<Reading> {
         let reading = self.connection.block_on(async |client| list::cluster(&client, keep).await)?;
         for missing in &reading.missing {
             complain(&format!("berth: left out: {missing}"));
         }
-        Ok(reading.objects)
+        Ok(reading)
     }
 
     /// The objects of the paths, or those of the cluster when there are none, without what no decision reads.
