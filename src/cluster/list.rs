@@ -96,6 +96,11 @@ fn node() -> Gvk {
 
 /// Every object of a kind, each as `keep` leaves it; none where the server does not have the kind.
 async fn of_kind(client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) -> Result<Vec<Value>, Unread> {
+    of_kind_in(client, gvk, None, keep).await
+}
+
+/// The same, of one namespace.
+async fn of_kind_in(client: &Client, gvk: &Gvk, namespace: Option<&str>, keep: fn(Value) -> Value) -> Result<Vec<Value>, Unread> {
     let kind = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
     let resource = match discovery::pinned_kind(client, &kind).await {
         Ok((resource, _)) => resource,
@@ -103,7 +108,10 @@ async fn of_kind(client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) -> Result
         Err(error) if is_code(&error, 404) => return Ok(Vec::new()),
         Err(error) => return Err(Unread { plural: None, error }),
     };
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
     let (mut objects, mut restarts) = (Vec::new(), 0);
     let first = ListParams::default().limit(PAGE);
     let mut params = first.clone();
@@ -185,9 +193,30 @@ pub async fn cluster(client: &Client, keep: fn(Value) -> Value) -> anyhow::Resul
 impl Reading {
     /// Takes a kind in that some work needs; why it can't be read is noted.
     async fn take(&mut self, client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) {
-        match of_kind(client, gvk, keep).await {
+        self.take_in(client, gvk, None, keep).await;
+    }
+
+    /// The same, of one namespace.
+    async fn take_in(&mut self, client: &Client, gvk: &Gvk, namespace: Option<&str>, keep: fn(Value) -> Value) {
+        match of_kind_in(client, gvk, namespace, keep).await {
             Ok(objects) => self.objects.extend(objects),
             Err(unread) => self.missing.push(unread.told(gvk)),
+        }
+    }
+
+    /// The same again, of several kinds at once: all in the cluster, or all of these namespaces.
+    ///
+    /// What can't be read is noted, whatever the reason: none of it is needed.
+    pub async fn more(&mut self, client: &Client, kinds: &[Gvk], namespaces: Option<&BTreeSet<String>>, keep: fn(Value) -> Value) {
+        for gvk in kinds {
+            match namespaces {
+                None => self.take(client, gvk, keep).await,
+                Some(namespaces) => {
+                    for namespace in namespaces {
+                        self.take_in(client, gvk, Some(namespace), keep).await;
+                    }
+                }
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! alone can't be blamed for a cluster that was not shown.
 
 mod derived;
+pub mod kai;
 mod keys;
 mod queues;
 mod topology;
@@ -26,6 +27,8 @@ pub enum Severity {
     Error,
     /// Probably not what was meant.
     Warning,
+    /// As it should be, and otherwise than it was.
+    Note,
 }
 
 impl Severity {
@@ -35,6 +38,7 @@ impl Severity {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         }
     }
 }

@@ -4,7 +4,9 @@
 //! can't be used is skipped and named, a file that can't be read ends the run. Knows nothing about rendering.
 
 mod archive;
+pub mod bindings;
 pub mod cluster;
+pub mod forecast;
 pub mod input;
 pub mod objects;
 pub mod result;

@@ -21,10 +21,10 @@ const ANNOTATIONS: [&str; 20] = [
 ];
 
 /// Keys under which free text, programs or secrets stand, wherever they are: never kept.
-const NEVER: [&str; 24] = [
+const NEVER: [&str; 25] = [
     "env", "envFrom", "command", "args", "image", "imagePullSecrets", "managedFields", "lifecycle", "livenessProbe", "readinessProbe",
     "startupProbe", "data", "stringData", "binaryData", "script", "source", "entrypoint", "runtimeEnvYAML", "securityContext",
-    "serviceAccountName", "serviceAccount", "hostAliases", "message", "conditions",
+    "serviceAccountName", "serviceAccount", "hostAliases", "message", "conditions", "usageDBConfig",
 ];
 
 /// The object without what no decision reads. Kinds that pods are made from keep their structure, numbers and names.

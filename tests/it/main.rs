@@ -5,6 +5,7 @@
 mod check;
 mod examples;
 mod explain;
+mod from_kai;
 mod garbage;
 mod queues;
 mod ranks;

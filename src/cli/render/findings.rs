@@ -17,7 +17,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    fn count(&self, severity: Severity) -> usize {
+    /// Findings of this severity.
+    pub(super) fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
@@ -42,8 +43,15 @@ pub fn table(checked: &Checked) -> String {
     if !checked.missing.is_empty() {
         page.push_str(&hanging(&format!("Not judged, because it could not be read: {}.", checked.missing.join("; ")), "", "  "));
     }
+    page.push_str(&list(&checked.findings));
+    page
+}
+
+/// The findings by object, each object after an empty line.
+pub(super) fn list(findings: &[Finding]) -> String {
+    let mut page = String::new();
     let mut before = None;
-    for finding in &checked.findings {
+    for finding in findings {
         let head = head(finding);
         if before.as_ref() != Some(&head) {
             page.push('\n');
@@ -66,15 +74,17 @@ fn head(finding: &Finding) -> String {
     }
 }
 
+/// One finding.
+pub(super) fn entry(finding: &Finding) -> Value {
+    json!({
+        "severity": finding.severity.name(), "code": finding.code, "object": finding.object, "namespace": finding.namespace,
+        "file": finding.place.file, "document": finding.place.document, "field": finding.field, "message": finding.message,
+    })
+}
+
 /// For scripts.
 #[must_use]
 pub fn document(checked: &Checked) -> Value {
-    let entry = |finding: &Finding| {
-        json!({
-            "severity": finding.severity.name(), "code": finding.code, "object": finding.object, "namespace": finding.namespace,
-            "file": finding.place.file, "document": finding.place.document, "field": finding.field, "message": finding.message,
-        })
-    };
     json!({
         "apiVersion": "berth.scheduler/v1alpha1", "kind": "CheckResult",
         "findings": checked.findings.iter().map(entry).collect::<Vec<_>>(),

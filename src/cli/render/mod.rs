@@ -2,6 +2,7 @@
 
 pub mod explanation;
 pub mod findings;
+pub mod from_kai;
 pub mod json;
 pub mod page;
 pub mod queues;
