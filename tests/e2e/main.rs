@@ -14,6 +14,7 @@ mod grove;
 mod life;
 mod live;
 mod load;
+mod migrate;
 mod operators;
 mod rig;
 mod rights;
