@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use berth_api::keys;
-use berth_engine::policy::Objective;
+use berth_engine::policy::{NodeStrategy, Objective};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -59,7 +59,7 @@ enum Command {
     Tree(tree::Arguments),
     /// Say what waits, in which order and why, and how the queues stand.
     Queue(queue::Arguments),
-    /// Look for mistakes in manifests and dumps.
+    /// Look for mistakes in manifests, dumps and clusters.
     Check(check::Arguments),
     /// Write files that Berth knows how to make.
     Generate(generate::Arguments),
@@ -74,6 +74,17 @@ pub enum Compat {
     Kai,
 }
 
+/// How nodes are filled, as KAI Scheduler's `placementStrategy` says it.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Strategies {
+    /// How pods that ask for GPUs fill nodes: the fewest nodes, or all of them evenly.
+    #[arg(long, value_parser = strategy(), value_name = "STRATEGY", default_value = "binpack", env = "BERTH_GPU_STRATEGY")]
+    gpu_strategy: NodeStrategy,
+    /// How other pods do.
+    #[arg(long, value_parser = strategy(), value_name = "STRATEGY", default_value = "binpack", env = "BERTH_CPU_STRATEGY")]
+    cpu_strategy: NodeStrategy,
+}
+
 /// The choices of a scheduler, for the commands that decide offline as it would.
 #[derive(Debug, Args)]
 pub struct Choices {
@@ -83,6 +94,8 @@ pub struct Choices {
     /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
     #[arg(long, value_parser = objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
     objective: Objective,
+    #[command(flatten)]
+    strategies: Strategies,
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
@@ -98,6 +111,8 @@ impl Choices {
             scheduler_name: self.scheduler_name.clone(),
             default_topology: self.default_topology.clone(),
             objective: self.objective,
+            gpu_strategy: self.strategies.gpu_strategy,
+            cpu_strategy: self.strategies.cpu_strategy,
             compat_kai: self.compat == Some(Compat::Kai),
             ..Options::standard()
         }
@@ -154,6 +169,12 @@ impl PoolArguments {
 pub fn objective() -> impl TypedValueParser<Value = Objective> {
     PossibleValuesParser::new(Objective::ALL.map(Objective::name))
         .try_map(|name| Objective::named(&name).ok_or_else(Objective::allowed))
+}
+
+/// Reads the name of a node strategy.
+fn strategy() -> impl TypedValueParser<Value = NodeStrategy> {
+    PossibleValuesParser::new(NodeStrategy::ALL.map(NodeStrategy::name))
+        .try_map(|name| NodeStrategy::named(&name).ok_or("binpack or spread"))
 }
 
 /// The command line as data, for completions and the manual.

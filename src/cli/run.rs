@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::connect::Connection;
-use super::{Compat, PoolArguments, YES};
+use super::{Compat, PoolArguments, Strategies, YES};
 use crate::access::Access;
 use crate::bind::{self, Binder, Shadow};
 use crate::cluster::directory::SharedDirectory;
@@ -43,6 +43,8 @@ pub struct Arguments {
     /// What the best placement of gangs that name none is; docs/objectives.md says what each means.
     #[arg(long, value_parser = super::objective(), default_value = "kai", env = "BERTH_OBJECTIVE")]
     objective: Objective,
+    #[command(flatten)]
+    strategies: Strategies,
     /// Follow KAI Scheduler also where Berth differs on purpose; docs/compat.md lists what.
     #[arg(long, value_enum, env = "BERTH_COMPAT", conflicts_with = "default_topology")]
     compat: Option<Compat>,
@@ -282,6 +284,8 @@ async fn start(
     let policy = Policy {
         default_topology: arguments.default_topology.clone(),
         objective: arguments.objective,
+        gpu_strategy: arguments.strategies.gpu_strategy,
+        cpu_strategy: arguments.strategies.cpu_strategy,
         compat_kai,
         staleness_grace_millis: arguments.default_staleness_grace_period,
         verdict_age_millis: Policy::VERDICT_AGE_MILLIS,

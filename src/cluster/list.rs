@@ -2,6 +2,7 @@
 //! their kinds, and what pods name. Page by page; a kind that may not be read is named, nodes and pods are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use berth_api::keys;
 use kube::api::{Api, DynamicObject, GroupVersionKind, ListParams};
@@ -29,8 +30,25 @@ const MAX_KINDS: usize = 64;
 pub struct Reading {
     /// Every object, nodes first.
     pub objects: Vec<Value>,
-    /// Kinds that the server has and that may not be read, each with why.
-    pub missing: Vec<String>,
+    /// Kinds that the server has and that could not be read.
+    pub missing: Vec<Missing>,
+}
+
+/// A kind that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its plural; the kind where that is not known.
+    pub resource: String,
+    /// Group and version, as in `apiVersion`.
+    pub api_version: String,
+    /// Why not.
+    pub why: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of {}: {}", self.resource, self.api_version, self.why)
+    }
 }
 
 /// Why a kind could not be read.
@@ -48,14 +66,14 @@ impl Unread {
     }
 
     /// For the list of what is missing.
-    fn told(&self, gvk: &Gvk) -> String {
+    fn told(&self, gvk: &Gvk) -> Missing {
         let why = match &self.error {
             kube::Error::Api(status) if status.code == 403 => "may not be listed".to_owned(),
             kube::Error::Api(status) => status.message.clone(),
             other => other.to_string(),
         };
-        let resource = self.plural.as_ref().map_or_else(|| gvk.kind.clone(), Clone::clone);
-        format!("{resource} of {}: {why}", gvk.api_version())
+        let resource = self.plural.clone().unwrap_or_else(|| gvk.kind.clone());
+        Missing { resource, api_version: gvk.api_version(), why }
     }
 
     /// As the end of a command.
@@ -78,6 +96,11 @@ fn node() -> Gvk {
 
 /// Every object of a kind, each as `keep` leaves it; none where the server does not have the kind.
 async fn of_kind(client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) -> Result<Vec<Value>, Unread> {
+    of_kind_in(client, gvk, None, keep).await
+}
+
+/// The same, of one namespace.
+async fn of_kind_in(client: &Client, gvk: &Gvk, namespace: Option<&str>, keep: fn(Value) -> Value) -> Result<Vec<Value>, Unread> {
     let kind = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
     let resource = match discovery::pinned_kind(client, &kind).await {
         Ok((resource, _)) => resource,
@@ -85,7 +108,10 @@ async fn of_kind(client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) -> Result
         Err(error) if is_code(&error, 404) => return Ok(Vec::new()),
         Err(error) => return Err(Unread { plural: None, error }),
     };
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
     let (mut objects, mut restarts) = (Vec::new(), 0);
     let first = ListParams::default().limit(PAGE);
     let mut params = first.clone();
@@ -167,9 +193,30 @@ pub async fn cluster(client: &Client, keep: fn(Value) -> Value) -> anyhow::Resul
 impl Reading {
     /// Takes a kind in that some work needs; why it can't be read is noted.
     async fn take(&mut self, client: &Client, gvk: &Gvk, keep: fn(Value) -> Value) {
-        match of_kind(client, gvk, keep).await {
+        self.take_in(client, gvk, None, keep).await;
+    }
+
+    /// The same, of one namespace.
+    async fn take_in(&mut self, client: &Client, gvk: &Gvk, namespace: Option<&str>, keep: fn(Value) -> Value) {
+        match of_kind_in(client, gvk, namespace, keep).await {
             Ok(objects) => self.objects.extend(objects),
             Err(unread) => self.missing.push(unread.told(gvk)),
+        }
+    }
+
+    /// The same again, of several kinds at once: all in the cluster, or all of these namespaces.
+    ///
+    /// What can't be read is noted, whatever the reason: none of it is needed.
+    pub async fn more(&mut self, client: &Client, kinds: &[Gvk], namespaces: Option<&BTreeSet<String>>, keep: fn(Value) -> Value) {
+        for gvk in kinds {
+            match namespaces {
+                None => self.take(client, gvk, keep).await,
+                Some(namespaces) => {
+                    for namespace in namespaces {
+                        self.take_in(client, gvk, Some(namespace), keep).await;
+                    }
+                }
+            }
         }
     }
 }
@@ -237,7 +284,8 @@ mod tests {
         let api = FakeApi::start(|asked| core(&asked.path, &asked.query)).await;
         let reading = cluster(&api.client, |object| object).await.expect("it is read");
         assert_eq!(names(&reading), ["Node/a", "Node/b", "Pod/p", "PodDisruptionBudget/budget", "Job/j"]);
-        assert_eq!(reading.missing, ["persistentvolumes of v1: may not be listed"]);
+        let missing: Vec<String> = reading.missing.iter().map(ToString::to_string).collect();
+        assert_eq!(missing, ["persistentvolumes of v1: may not be listed"]);
     }
 
     #[tokio::test]
@@ -262,7 +310,7 @@ mod tests {
         assert!(error.starts_with("nodes can't be read: nodes is forbidden") && error.contains("Rights needed"), "{error}");
         let api = FakeApi::start(|asked| if asked.path == "/apis/batch/v1/jobs" { failure(403, "no") } else { core(&asked.path, &asked.query) }).await;
         let reading = cluster(&api.client, |object| object).await.expect("it is read");
-        assert_eq!(reading.missing[1], "jobs of batch/v1: may not be listed");
+        assert_eq!(reading.missing[1].to_string(), "jobs of batch/v1: may not be listed");
         // What decides and fails otherwise is not taken for absent.
         let api = FakeApi::start(|asked| if asked.path.ends_with("budgets") { failure(500, "broken") } else { core(&asked.path, &asked.query) }).await;
         let error = format!("{:#}", cluster(&api.client, |object| object).await.expect_err("it is not whole"));

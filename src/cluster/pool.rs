@@ -29,6 +29,12 @@ impl NodePool {
         Self { key: key.to_owned(), value: value.map(str::to_owned) }
     }
 
+    /// True unless everything is seen.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.value.is_some()
+    }
+
     /// The label.
     #[must_use]
     pub fn key(&self) -> &str {

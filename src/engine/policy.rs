@@ -11,6 +11,26 @@ pub enum NodeStrategy {
     Spread,
 }
 
+impl NodeStrategy {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Pack, Self::Spread];
+
+    /// What KAI Scheduler calls it, and the flags.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pack => "binpack",
+            Self::Spread => "spread",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.name() == name)
+    }
+}
+
 /// Which of the legal placements is the best (placement.md section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Objective {

@@ -74,6 +74,12 @@ fn metadata(item: &Item, path: &str, metadata: &Value, findings: &mut Vec<Findin
     }
 }
 
+/// A key that says something to whoever looks at keys: ours, one that is nearly ours, or one with a newer name.
+#[must_use]
+pub fn is_looked_at(key: &str) -> bool {
+    is_like_ours(key) || OLD.iter().any(|(old, _)| *old == key)
+}
+
 /// A key that is ours by its prefix, or nearly.
 fn is_like_ours(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);

@@ -3,18 +3,23 @@
 //! Everything is judged from the objects given. What they do not hold (queues, topologies, nodes) is not judged: a manifest
 //! alone can't be blamed for a cluster that was not shown.
 
+mod derived;
+pub mod kai;
 mod keys;
 mod queues;
 mod topology;
 mod workloads;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
+pub use keys::is_looked_at;
 pub(crate) use keys::nearest;
 
 use crate::simulate::Options;
 use crate::simulate::input::{Item, Place};
-use crate::simulate::objects::name_of;
+use crate::simulate::objects::{name_of, text};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +28,8 @@ pub enum Severity {
     Error,
     /// Probably not what was meant.
     Warning,
+    /// As it should be, and otherwise than it was.
+    Note,
 }
 
 impl Severity {
@@ -32,6 +39,7 @@ impl Severity {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         }
     }
 }
@@ -43,6 +51,8 @@ pub struct Finding {
     pub place: Place,
     /// The object, such as `batch/v1/Job train`.
     pub object: String,
+    /// Its namespace; empty when it has none, or names none.
+    pub namespace: String,
     /// How bad it is.
     pub severity: Severity,
     /// Stable CamelCase code.
@@ -55,7 +65,8 @@ pub struct Finding {
 
 impl Finding {
     fn new(item: &Item, severity: Severity, code: &'static str, field: &str, message: String) -> Self {
-        Self { place: item.place.clone(), object: name_of(&item.value), severity, code, field: field.to_owned(), message }
+        let namespace = text(&item.value, "/metadata/namespace").to_owned();
+        Self { place: item.place.clone(), object: name_of(&item.value), namespace, severity, code, field: field.to_owned(), message }
     }
 
     fn error(item: &Item, code: &'static str, field: &str, message: String) -> Self {
@@ -67,17 +78,39 @@ impl Finding {
     }
 }
 
+/// What the objects show of the cluster that they are for: of the rest nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// All its queues.
+    pub queues: bool,
+    /// All its topologies.
+    pub topologies: bool,
+}
+
+impl Shown {
+    /// Of files: every queue or none, every topology or none.
+    #[must_use]
+    pub fn by(items: &[Item]) -> Self {
+        Self { queues: queues::any(items), topologies: !of_kind(items, "kai.scheduler", "Topology").is_empty() }
+    }
+}
+
 /// Everything that is to be said of these objects, by place.
 #[must_use]
-pub fn check(items: &[Item], options: &Options) -> Vec<Finding> {
+pub fn check(items: &[Item], shown: Shown, options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for item in items {
+    // What was made from something else is judged where it is written.
+    for item in derived::written(items) {
         keys::check(item, &mut findings);
         workloads::check_scheduler(item, &options.scheduler_name, &mut findings);
     }
     queues::check(items, &mut findings);
     topology::check(items, &mut findings);
-    workloads::check_gangs(items, options, &mut findings);
+    workloads::check_gangs(items, shown, options, &mut findings);
+    let namespaces: BTreeMap<String, &str> = items.iter().map(|item| (name_of(&item.value), text(&item.value, "/metadata/namespace"))).collect();
+    for finding in findings.iter_mut().filter(|finding| finding.namespace.is_empty()) {
+        finding.namespace = namespaces.get(&finding.object).copied().unwrap_or_default().to_owned();
+    }
     findings.sort();
     findings.dedup();
     findings

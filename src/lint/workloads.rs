@@ -6,7 +6,7 @@ use berth_api::keys;
 use berth_engine::outcome::{Code, GangReport};
 
 use super::keys::{ANNOTATIONS, LABELS};
-use super::{Finding, Severity, of_kind, pod_templates, queues};
+use super::{Finding, Severity, Shown, of_kind, pod_templates};
 use crate::explain;
 use crate::grouping::expand::is_workload;
 use crate::simulate::Options;
@@ -31,7 +31,7 @@ pub(super) fn check_scheduler(item: &Item, scheduler: &str, findings: &mut Vec<F
 }
 
 /// The objects as a cluster, and what its gangs say of themselves.
-pub(super) fn check_gangs(items: &[Item], options: &Options, findings: &mut Vec<Finding>) {
+pub(super) fn check_gangs(items: &[Item], shown: Shown, options: &Options, findings: &mut Vec<Finding>) {
     let mut cluster = Cluster::new(options.clone());
     cluster.apply(items.to_vec());
     cluster.settle();
@@ -39,6 +39,7 @@ pub(super) fn check_gangs(items: &[Item], options: &Options, findings: &mut Vec<
         findings.push(Finding {
             place: skipped.place.clone(),
             object: skipped.object.clone(),
+            namespace: String::new(),
             severity: Severity::Error,
             code: "Unusable",
             field: skipped.field.clone(),
@@ -46,20 +47,19 @@ pub(super) fn check_gangs(items: &[Item], options: &Options, findings: &mut Vec<
         });
     }
     external_groups(items, findings);
-    let has = Shown { queues: queues::any(items), topologies: !of_kind(items, "kai.scheduler", "Topology").is_empty() };
     let by_name = by_name(items);
     for gang in cluster.world().gang_reports() {
         let at = source(&gang, &by_name);
         let object = if gang.owner.is_empty() { format!("PodGroup/{}", gang.key.name) } else { gang.owner.clone() };
         let mut push = |severity, code, field: &str, message| {
-            let place = at.clone().unwrap_or_default();
-            findings.push(Finding { place, object: object.clone(), severity, code, field: field.to_owned(), message });
+            let (place, namespace) = (at.clone().unwrap_or_default(), gang.key.namespace.clone());
+            findings.push(Finding { place, object: object.clone(), namespace, severity, code, field: field.to_owned(), message });
         };
-        for reason in gang.reasons.iter().filter(|reason| has.judges(reason.code, reason.code_name())) {
+        for reason in gang.reasons.iter().filter(|reason| shown.judges(reason.code, reason.code_name())) {
             let field = reason.problem.as_ref().map_or("", |problem| problem.key.as_str());
             push(Severity::Error, reason.code_name(), field, explain::sentence(reason));
         }
-        for warning in gang.warnings.iter().filter(|warning| has.judges(Code::Problem, warning.code.as_str()) && at.is_some()) {
+        for warning in gang.warnings.iter().filter(|warning| shown.judges(Code::Problem, warning.code.as_str()) && at.is_some()) {
             push(Severity::Warning, warning.code.as_str(), &warning.key, explain::problem(warning));
         }
         if gang.min_member < gang.pods && gang.min_member <= 1 {
@@ -67,12 +67,6 @@ pub(super) fn check_gangs(items: &[Item], options: &Options, findings: &mut Vec<
             push(Severity::Warning, "MinimumBelowGroup", "minMember", message);
         }
     }
-}
-
-/// What the objects show of a cluster.
-struct Shown {
-    queues: bool,
-    topologies: bool,
 }
 
 impl Shown {
@@ -117,7 +111,9 @@ fn external_groups(items: &[Item], findings: &mut Vec<Finding>) {
             let skips = [annotations, &item.value["metadata"]["annotations"]].iter().any(|all| all[keys::SKIP_POD_GROUPER] == keys::TRUE);
             // A pod that nothing made names its PodGroup by itself.
             let is_made = !path.is_empty() || template["metadata"]["ownerReferences"].is_array();
-            if !skips && is_made && template["spec"]["nodeName"].is_null() {
+            // A grouper writes the name of the PodGroup that it made.
+            let by_grouper = path.is_empty() && is_made && group.starts_with(keys::POD_GROUP_NAME_PREFIX);
+            if !skips && is_made && !by_grouper && template["spec"]["nodeName"].is_null() {
                 let message = format!("has no effect without the annotation {}: \"true\": the pods get a PodGroup of their own", keys::SKIP_POD_GROUPER);
                 findings.push(Finding::error(item, "PodGroupNotUsed", &field, message));
             } else if (skips || !is_made) && !groups.is_empty() && !groups.contains(group) {

@@ -1,20 +1,20 @@
 //! KAI Scheduler's snapshot: a zip archive with `snapshot.json`, whose `rawObjects` are lists without kinds.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// How a zip archive begins.
 pub(super) const ZIP: [u8; 4] = *b"PK\x03\x04";
 
 /// Kinds by the name of their list.
-const LISTS: [(&str, &str, &str); 13] = [
+const LISTS: [(&str, &str, &str); 14] = [
     ("nodes", "v1", "Node"),
     ("pods", "v1", "Pod"),
     ("queues", "scheduling.run.ai/v2", "Queue"),
     ("podGroups", "scheduling.run.ai/v2alpha2", "PodGroup"),
+    ("bindRequests", "scheduling.run.ai/v1alpha2", "BindRequest"),
     ("topologies", "kai.scheduler/v1alpha1", "Topology"),
     ("priorityClasses", "scheduling.k8s.io/v1", "PriorityClass"),
     ("persistentVolumeClaims", "v1", "PersistentVolumeClaim"),
@@ -25,6 +25,12 @@ const LISTS: [(&str, &str, &str); 13] = [
     ("csiNodes", "storage.k8s.io/v1", "CSINode"),
     ("namespaces", "v1", "Namespace"),
 ];
+
+/// The version of objects that no cluster holds: what an archive says of the scheduler.
+pub(super) const SETTINGS_VERSION: &str = "kai.scheduler/snapshot";
+
+/// How the scheduler was set up: the fields that stand beside the objects, and what they are called here.
+const SETTINGS: [(&str, &str); 2] = [("schedulerParams", "SchedulerParams"), ("config", "SchedulerConfiguration")];
 
 /// The text of every JSON file in a zip archive, in the archive's order.
 pub(super) fn json_files(bytes: &[u8], most: u64) -> Result<Vec<String>, String> {
@@ -73,35 +79,21 @@ pub(super) fn is_snapshot(document: &Map<String, Value>) -> bool {
     document.get("rawObjects").is_some_and(Value::is_object)
 }
 
-/// Its objects with their kinds; pods that are being bound are on their node.
+/// Its objects with their kinds, and how the scheduler was set up.
 pub(super) fn objects(mut document: Map<String, Value>) -> Vec<Value> {
-    let Some(Value::Object(mut lists)) = document.remove("rawObjects") else { return Vec::new() };
-    let chosen = binding(lists.get("bindRequests"));
     let mut objects = Vec::new();
+    for (field, kind) in SETTINGS {
+        let Some(Value::Object(fields)) = document.remove(field) else { continue };
+        objects.push(json!({"apiVersion": SETTINGS_VERSION, "kind": kind, "metadata": {"name": "snapshot"}, "spec": fields}));
+    }
+    let Some(Value::Object(mut lists)) = document.remove("rawObjects") else { return objects };
     for (list, version, kind) in LISTS {
         let Some(Value::Array(items)) = lists.remove(list) else { continue };
         for mut item in items.into_iter().filter(Value::is_object) {
             item["apiVersion"] = Value::String(version.to_owned());
             item["kind"] = Value::String(kind.to_owned());
-            if kind == "Pod" && item["spec"].is_object() && item["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
-                let text = |pointer| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-                if let Some(node) = chosen.get(&(text("/metadata/namespace"), text("/metadata/name"))) {
-                    item["spec"]["nodeName"] = Value::String(node.clone());
-                }
-            }
             objects.push(item);
         }
     }
     objects
-}
-
-/// Nodes of pods that a BindRequest is under way for.
-fn binding(requests: Option<&Value>) -> BTreeMap<(String, String), String> {
-    let requests = requests.and_then(Value::as_array).into_iter().flatten();
-    let text = |request: &Value, pointer| request.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    requests
-        .filter(|request| text(request, "/status/phase") != "Failed")
-        .map(|request| ((text(request, "/metadata/namespace"), text(request, "/spec/podName")), text(request, "/spec/selectedNode")))
-        .filter(|(_, node)| !node.is_empty())
-        .collect()
 }

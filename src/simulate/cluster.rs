@@ -20,7 +20,7 @@ mod gangs;
 mod grove;
 mod outcomes;
 
-use super::Options;
+use super::{Options, archive, bindings};
 use super::input::{Item, Place};
 use super::objects::{ObjectId, Skipped, admit_runtime_class, complete, default_queue, id_of, is_cluster_scoped, is_known, message_of, name_of, stamp, text, typed};
 use crate::cluster::convert::storage::{StorageError, StorageKinds};
@@ -208,7 +208,8 @@ impl Cluster {
     }
 
     /// Adds or changes objects. Creation order is their timestamp, then their order here.
-    pub fn apply(&mut self, items: Vec<Item>) {
+    pub fn apply(&mut self, mut items: Vec<Item>) {
+        bindings::apply(&mut items);
         self.read_kind_defaults(&items);
         let names_group = items.iter().any(|item| is_core_group(text(&item.value, "/apiVersion"), text(&item.value, "/kind")));
         let pod_gangs: Vec<Value> = items.iter().filter(|item| is_pod_gang(&item.value)).map(|item| item.value.clone()).collect();
@@ -276,6 +277,9 @@ impl Cluster {
         }
         if is_template(&item.value) {
             self.templates.push(item.value.clone());
+            return None;
+        }
+        if bindings::is_request(&item.value) || version == archive::SETTINGS_VERSION {
             return None;
         }
         if is_pod_gang(&item.value) {

@@ -4,7 +4,9 @@
 //! can't be used is skipped and named, a file that can't be read ends the run. Knows nothing about rendering.
 
 mod archive;
+pub mod bindings;
 pub mod cluster;
+pub mod forecast;
 pub mod input;
 pub mod objects;
 pub mod result;
@@ -12,7 +14,7 @@ pub mod scenario;
 mod yaml;
 
 use berth_engine::facts::ObjectKey;
-use berth_engine::policy::{Objective, Policy};
+use berth_engine::policy::{NodeStrategy, Objective, Policy};
 
 use crate::cluster::pool::NodePool;
 
@@ -25,6 +27,10 @@ pub struct Options {
     pub default_topology: Option<String>,
     /// Objective of gangs that name none.
     pub objective: Objective,
+    /// How pods that ask for GPUs fill nodes.
+    pub gpu_strategy: NodeStrategy,
+    /// How other pods do.
+    pub cpu_strategy: NodeStrategy,
     /// The ConfigMap with the defaults of kinds.
     pub defaults_map: Option<ObjectKey>,
     /// Turn every deliberate difference from KAI Scheduler off.
@@ -41,6 +47,8 @@ impl Options {
             scheduler_name: "kai-scheduler".to_owned(),
             default_topology: None,
             objective: Objective::Kai,
+            gpu_strategy: NodeStrategy::Pack,
+            cpu_strategy: NodeStrategy::Pack,
             defaults_map: None,
             compat_kai: false,
             node_pool: NodePool::all(),
@@ -51,6 +59,8 @@ impl Options {
         Policy {
             default_topology: self.default_topology.clone(),
             objective: self.objective,
+            gpu_strategy: self.gpu_strategy,
+            cpu_strategy: self.cpu_strategy,
             compat_kai: self.compat_kai,
             ..Policy::standard()
         }

@@ -9,7 +9,7 @@ mod strip;
 use serde_json::{Value, json};
 
 pub use redact::Redactor;
-pub use strip::stripped;
+pub use strip::{stripped, stripped_but};
 
 /// The file of a snapshot: a list as `kubectl get` writes it, so that every command reads it.
 #[must_use]

@@ -85,3 +85,17 @@ fn no_planted_name_stays_and_what_referred_to_another_still_does() {
     // Another file has other words.
     assert_ne!(Redactor::new().redacted(&planted()[3])["metadata"]["name"], node["metadata"]["name"]);
 }
+
+#[test]
+fn keys_that_a_lint_looks_at_stay_also_in_templates() {
+    let slip = "kai.schedular/topology";
+    let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "annotations": {"note": "planted"}}, "spec": {"template": {"metadata": {}}}});
+    job["metadata"]["annotations"][slip] = json!("net");
+    job["spec"]["template"]["metadata"]["annotations"] = json!({"note": "planted"});
+    job["spec"]["template"]["metadata"]["annotations"][slip] = json!("net");
+    let kept = super::stripped_but(&job, crate::lint::is_looked_at);
+    for annotations in [&kept["metadata"]["annotations"], &kept["spec"]["template"]["metadata"]["annotations"]] {
+        assert_eq!(annotations, &json!({"kai.schedular/topology": "net"}));
+    }
+    assert!(stripped(&job)["metadata"]["annotations"].is_null());
+}

@@ -93,11 +93,13 @@ async fn live_commands_answer_and_say_what_may_not_be_read() {
     let (code, again) = rig.answer(&["explain", "Job/second", "-n", &namespace, "-o", "json", "--snapshot", &file.display().to_string()]);
     assert_eq!((code, again), (Some(1), explained));
 
+    check(&rig).await;
+
     // Without rights it is said which are missing; with the least of them the rest is named, and the answer stays.
     rig.account("stranger", json!([])).await;
     rig.account("reader", json!([{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}])).await;
     become_named(&mut rig, "stranger").await;
-    for command in [&["queue"][..], &["tree"], &["snapshot"], &["explain", "-A"], &["where", "Job/first"], &["topology", "propose"]] {
+    for command in [&["queue"][..], &["tree"], &["snapshot"], &["explain", "-A"], &["where", "Job/first"], &["topology", "propose"], &["check", "--live"]] {
         let output = rig.ask(command);
         assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
         assert!(error(&output).contains("nodes can't be read") && error(&output).contains("berth generate rbac"), "{command:?}: {output:?}");
@@ -107,4 +109,48 @@ async fn live_commands_answer_and_say_what_may_not_be_read() {
     let output = rig.ask(&["tree", "-o", "json"]);
     assert!(output.status.success() && error(&output).contains("left out: topologies of kai.scheduler/v1alpha1: may not be listed"), "{output:?}");
     assert!(error(&output).contains("left out: jobs of batch/v1: may not be listed"), "{output:?}");
+    let (_, checked) = rig.answer(&["check", "--live", "-o", "json"]);
+    let missing = checked["missing"].to_string();
+    assert!(missing.contains("queues of scheduling.run.ai/v2") && missing.contains("topologies of kai.scheduler/v1alpha1"), "{checked}");
+}
+
+/// The lint of a cluster with one slip, and what a user of KAI Scheduler is told of it.
+async fn check(rig: &Rig) {
+    let namespace = rig.namespace.as_str();
+    rig.job("slip", 1, json!({"kai.scheduler/topologie": "cluster-topology"})).await;
+    rig.bound("slip-", 1, SOON).await;
+    let found = |value: &Value, list: &str| -> Vec<(String, String)> {
+        let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
+        value[list].as_array().into_iter().flatten().map(|finding| (text(finding, "object"), text(finding, "code"))).collect()
+    };
+    let (code, checked) = rig.answer(&["check", "--live", "-n", namespace, "-o", "json"]);
+    // It stands on the Job, its pod and its PodGroup, and is told once.
+    assert_eq!((code, found(&checked, "findings")), (Some(1), vec![(format!("batch/v1/Job {namespace}/slip"), "UnknownKey".to_owned())]), "{checked}");
+    assert_eq!(checked["missing"], json!([]));
+    let (code, elsewhere) = rig.answer(&["check", "--live", "-n", "kube-system", "-o", "json"]);
+    assert_eq!((code, found(&elsewhere, "findings")), (Some(0), Vec::new()), "{elsewhere}");
+
+    rig.loose_kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests").await;
+    rig.loose_kind("kai.scheduler", "v1", "SchedulingShard", "schedulingshards").await;
+    let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+    rig.create(&json!({"apiVersion": "scheduling.run.ai/v1alpha2", "kind": "BindRequest", "metadata": metadata("soon"), "spec": {"podName": "soon", "selectedNode": "n"}})).await;
+    rig.create(&json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": metadata("default"), "spec": {"placementStrategy": {"gpu": "spread"}}})).await;
+    rig.create(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "kai-queue-validation-v2"},
+        "webhooks": [{
+            "name": "queues.kai.scheduler", "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"namespace": namespace, "name": "queue-controller", "path": "/v"}},
+            "rules": [{"apiGroups": ["scheduling.run.ai"], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["queues"]}],
+        }],
+    }))
+    .await;
+    let (code, report) = rig.answer(&["check", "--live", "--from", "kai", "-o", "json"]);
+    let waiting: Vec<(&Value, &Value)> = report["waiting"].as_array().unwrap().iter().map(|gang| (&gang["owner"], &gang["starts"])).collect();
+    assert_eq!((code, waiting), (Some(1), vec![(&json!("Job/second"), &json!(false))]), "{report}");
+    assert_eq!(report["bindRequests"][0]["name"], "soon", "{report}");
+    assert_eq!(report["commands"], json!([{"for": "SchedulingShard default", "arguments": ["--gpu-strategy=spread"]}]), "{report}");
+    let leftovers = found(&report, "leftovers");
+    assert_eq!(leftovers, [("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration kai-queue-validation-v2".to_owned(), "WebhookLeftBehind".to_owned())], "{report}");
+    assert_eq!(report["missing"], json!([]));
+    assert!(found(&report, "differences").contains(&(format!("policy/v1/PodDisruptionBudget {namespace}/keep"), "KaiDiffEviction".to_owned())), "{report}");
 }

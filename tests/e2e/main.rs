@@ -15,6 +15,7 @@ mod install;
 mod life;
 mod live;
 mod load;
+mod migrate;
 mod monitoring;
 mod operators;
 mod release;

@@ -126,6 +126,35 @@ fn a_manifest_alone_is_not_blamed_for_a_cluster_that_is_not_shown() {
     assert_eq!(berth(&["check", "no-such-file.yaml"]).status.code(), Some(2));
 }
 
+/// A Job with a slip, as a cluster holds it: its pods and its PodGroup bear what it says.
+const DUMP: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, pods: 110}, conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: train, namespace: a, uid: u1, annotations: {kai.scheduler/topology-required-placment: rack}},
+ spec: {parallelism: 1, template: {spec: {schedulerName: kai-scheduler, containers: [{name: c}]}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: train-0, namespace: a, uid: p0, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: u1}],
+ annotations: {pod-group-name: pg-train-u1, kai.scheduler/topology-required-placment: rack}}, spec: {schedulerName: kai-scheduler, containers: [{name: c}]}}
+---
+{apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: pg-train-u1, namespace: a, annotations: {kai.scheduler/topology: net,
+ kai.scheduler/topology-required-placment: rack}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: u1}]}, spec: {minMember: 1}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: alone, namespace: b, annotations: {kai.scheduler/topologie: x}}, spec: {schedulerName: kai-scheduler, containers: [{name: c}]}}
+"#;
+
+#[test]
+fn a_mistake_is_told_where_it_was_written() {
+    let expected = pairs(&[("alone", "UnknownKey"), ("train", "UnknownKey")]);
+    assert_eq!(found("dump", DUMP), (Some(1), expected));
+    let file = path("target/check-dump.yaml");
+    for (namespace, said) in [("a", "1 error and 0 warnings in 5 objects."), ("c", "Nothing to object to in 5 objects.")] {
+        let page = stdout(&berth(&["check", "--snapshot", &file.to_string_lossy(), "-n", namespace]));
+        assert_eq!(page.lines().next(), Some(said), "{page}");
+    }
+    assert_eq!(berth(&["check"]).status.code(), Some(2), "neither files nor a cluster");
+    assert_eq!(berth(&["check", "--live", &file.to_string_lossy()]).status.code(), Some(2), "files and a cluster");
+}
+
 #[test]
 fn the_examples_have_no_errors() {
     for folder in std::fs::read_dir(path("examples")).expect("a folder").flatten() {

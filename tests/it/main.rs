@@ -6,6 +6,7 @@ mod chart;
 mod check;
 mod examples;
 mod explain;
+mod from_kai;
 mod garbage;
 mod queues;
 mod ranks;

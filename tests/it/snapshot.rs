@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{berth, path, stderr, stdout};
 
-fn temporary(name: &str) -> String {
+pub(super) fn temporary(name: &str) -> String {
     path("target").join(format!("snapshot-{name}-{}", std::process::id())).display().to_string()
 }
 
@@ -29,7 +29,7 @@ fn a_redacted_snapshot_decides_as_the_input_did() {
 }
 
 /// A zip archive of one file.
-fn zip(name: &str, text: &str) -> Vec<u8> {
+pub(super) fn zip(name: &str, text: &str) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes()).unwrap();
     let packed = encoder.finish().unwrap();

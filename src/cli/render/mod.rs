@@ -1,6 +1,8 @@
 //! What is printed: text for people, JSON and YAML for scripts, a page for browsers.
 
 pub mod explanation;
+pub mod findings;
+pub mod from_kai;
 pub mod json;
 pub mod page;
 pub mod queues;
@@ -9,5 +11,3 @@ pub mod table;
 pub mod tree;
 pub mod view;
 mod words;
-
-pub(super) use words::hanging;

@@ -244,7 +244,7 @@ fn runs(numbers: &[u64]) -> String {
 }
 
 /// Breaks text at spaces; a word longer than a line keeps its length.
-pub(in crate::cli) fn hanging(text: &str, first: &str, rest: &str) -> String {
+pub(super) fn hanging(text: &str, first: &str, rest: &str) -> String {
     let mut page = String::new();
     let mut line = first.to_owned();
     let mut empty = true;

@@ -22,6 +22,9 @@ pub struct Scenario {
     /// The node pool that is seen: a value of the label `kai.scheduler/node-pool`, empty for what lacks it; absent is all.
     #[serde(default)]
     pub node_pool: Option<String>,
+    /// How nodes are filled, `binpack` or `spread`.
+    #[serde(default)]
+    pub strategy: Strategies,
     /// Nodes and topology.
     #[serde(default)]
     pub cluster: ClusterSpec,
@@ -40,6 +43,18 @@ pub struct Scenario {
     /// What happens then.
     #[serde(default)]
     pub steps: Vec<Step>,
+}
+
+/// How nodes are filled, for pods that ask for GPUs and for others; absent is `binpack`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Strategies {
+    /// For pods that ask for GPUs.
+    #[serde(default)]
+    pub gpu: Option<String>,
+    /// For others.
+    #[serde(default)]
+    pub cpu: Option<String>,
 }
 
 /// Nodes and their topology.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use berth_api::keys;
+use berth_engine::policy::NodeStrategy;
 use serde_json::Value;
 
 use super::cluster::{Cluster, Rejection};
@@ -48,6 +49,15 @@ fn expectations(item: &Item, options: &Options) -> Result<Run, InputError> {
     let mut options = options.clone();
     if let Some(value) = &scenario.node_pool {
         options.node_pool = NodePool::new(keys::NODE_POOL, Some(value));
+    }
+    for (field, name, strategy) in [
+        ("gpu", &scenario.strategy.gpu, &mut options.gpu_strategy),
+        ("cpu", &scenario.strategy.cpu, &mut options.cpu_strategy),
+    ] {
+        if let Some(name) = name {
+            let allowed = || refuse(place, &format!("strategy.{field}"), &format!("is {name}; allowed are binpack and spread"));
+            *strategy = NodeStrategy::named(name).ok_or_else(allowed)?;
+        }
     }
     let options = &options;
     if let Some(expect) = &scenario.expect_kai {
