@@ -14,6 +14,7 @@ pub mod grouping;
 pub mod http;
 pub mod leader;
 pub mod lint;
+pub mod moment;
 pub mod rbac;
 pub mod scheduler;
 pub mod simulate;

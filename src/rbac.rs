@@ -22,6 +22,8 @@ pub struct Options<'a> {
     pub owners: &'a [String],
     /// Namespace and name of the ConfigMap with the defaults of kinds.
     pub defaults_map: Option<(&'a str, &'a str)>,
+    /// `--api-address` is given: who asks is reviewed.
+    pub api: bool,
     /// The API server is 1.34: pods are labelled before their Bindings.
     pub labels_first: bool,
 }
@@ -105,6 +107,10 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
     if options.labels_first {
         rules.push(rule("", &["pods"], &["patch"]));
     }
+    if options.api {
+        rules.push(rule("authentication.k8s.io", &["tokenreviews"], &["create"]));
+        rules.push(rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]));
+    }
     // What else is watched from the start: storage, grouping rules.
     for gvk in base_kinds() {
         let resource = plural(&gvk.kind);
@@ -179,7 +185,7 @@ mod tests {
     use super::*;
 
     fn options(owners: &[String]) -> Options<'_> {
-        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, labels_first: false }
+        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, api: false, labels_first: false }
     }
 
     #[test]
@@ -202,5 +208,17 @@ mod tests {
             rules.iter().any(|rule| rule["resources"] == json!(["pods"]) && rule["verbs"] == json!(["patch"]))
         };
         assert_eq!([patches(false), patches(true)], [false, true]);
+    }
+
+    #[test]
+    fn reviews_may_be_asked_for_where_the_api_is_served() {
+        let reviews = |api| {
+            let rules = cluster_rules(&Options { api, ..options(&[]) });
+            let reviews = rules.iter().filter(|rule| rule.to_string().contains("reviews"));
+            reviews.map(|rule| (rule["resources"].clone(), rule["verbs"].clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(reviews(false), []);
+        let create = json!(["create"]);
+        assert_eq!(reviews(true), [(json!(["tokenreviews"]), create.clone()), (json!(["subjectaccessreviews"]), create)]);
     }
 }

@@ -44,8 +44,9 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         complain(&format!("skipped {} ({} document {}): {}", skipped.object, skipped.place.file, skipped.place.document, skipped.message));
     }
     // In files time stands still; the ages of a cluster are those of now.
-    let now = arguments.paths.is_empty().then(now_millis);
-    let view = View::of(&mut cluster, arguments.namespace.as_deref(), now);
+    let now = if arguments.paths.is_empty() { now_millis() } else { cluster.now() };
+    let line = cluster.line();
+    let view = View::of(cluster.world(), line, arguments.namespace.as_deref(), now);
     arguments.output.print(out, || view.table(), || queues::json(&view))?;
     Ok(YES)
 }

@@ -20,6 +20,7 @@ use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
 use crate::http::{self, Health};
 use crate::leader::{self, Fence, Leadership};
+use crate::scheduler::sight::{self, Window};
 use crate::scheduler::{EVENT_QUEUE, Scheduler, Wiring};
 use crate::status::Writer;
 use crate::telemetry::{self, Metrics};
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// Where metrics and health are served.
     #[arg(long, env = "BERTH_LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
+    /// Where the read-only API is served; without it there is none. 127.0.0.1 is recommended: it speaks no TLS.
+    #[arg(long, env = "BERTH_API_ADDRESS", value_name = "ADDRESS")]
+    api_address: Option<SocketAddr>,
     /// Bindings sent at a time.
     #[arg(long, env = "BERTH_BIND_CONCURRENCY", default_value_t = bind::DEFAULT_CONCURRENCY)]
     bind_concurrency: usize,
@@ -96,6 +100,12 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
     let client = arguments.connection.client().await?;
+    let (asker, window) = sight::window();
+    if let Some(address) = arguments.api_address {
+        let listener = http::api::bind(address).await.with_context(|| format!("listening on {address}"))?;
+        info!(address = %listener.local_addr()?, "API");
+        tokio::spawn(http::api::serve(listener, client.clone(), asker, Arc::clone(&metrics), Arc::clone(&health)));
+    }
     let elects = stands_for_election(arguments);
     let fence = if elects { Fence::shut() } else { Fence::open() };
     let mut leadership = lease(arguments, &client, fence.clone());
@@ -117,7 +127,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     }
     health.set_standby(false);
     // Watches start now and not before: what they list is newer than everything that an earlier leader wrote.
-    let parts = start(arguments, client, fence, metrics, Arc::clone(&health)).await?;
+    let parts = start(arguments, client, fence, metrics, Arc::clone(&health), window).await?;
     let kept = async {
         if elects {
             leadership.keep().await;
@@ -205,6 +215,7 @@ async fn start(
     fence: Fence,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    window: Window,
 ) -> anyhow::Result<Parts> {
     let directory = SharedDirectory::default();
     let writer = Writer::new(Arc::clone(&metrics), directory.clone());
@@ -240,7 +251,7 @@ async fn start(
         verdicts_per_pass: Policy::VERDICTS_PER_PASS,
         ..Policy::standard()
     };
-    let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health };
+    let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health, window };
     let handle = tokio::runtime::Handle::current();
     let scheduler = Scheduler::new(policy, wiring).check_every(arguments.check_every);
     let (ended_sender, ended) = tokio::sync::oneshot::channel::<()>();

@@ -18,7 +18,7 @@ use crate::snapshot::stripped;
 #[derive(Clone, Debug, Args)]
 pub struct Live {
     #[command(flatten)]
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Live {

@@ -11,3 +11,4 @@ pub mod view;
 mod words;
 
 pub(super) use words::hanging;
+pub use words::title;
