@@ -67,3 +67,4 @@ page:
 	target/debug/berth tree target/page/large.json -o html > target/page/large.html
 	node tests/page/check.mjs target/page/small.html target/page/small
 	node tests/page/check.mjs target/page/large.html target/page/large
+	node tests/page/live.mjs target/page/large.html target/page/live

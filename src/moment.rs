@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_engine::facts::{Millis, ObjectKey};
-use berth_engine::outcome::{Decision, GangReport, GangState};
+use berth_engine::outcome::{Decision, Eviction, GangReport, GangState};
 use berth_engine::policy::Policy;
 use berth_engine::world::World;
+
+use crate::explain;
 
 /// A decision that was taken, in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,32 @@ impl Placed {
     }
 }
 
+/// Pods of a gang that were evicted, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// UID of their gang.
+    pub gang_uid: String,
+    /// Namespace and name of the gang.
+    pub gang: ObjectKey,
+    /// Names of the pods.
+    pub pods: Vec<String>,
+    /// Why.
+    pub why: String,
+}
+
+impl Gone {
+    /// An eviction.
+    #[must_use]
+    pub fn of(eviction: &Eviction) -> Self {
+        Self {
+            gang_uid: eviction.gang_uid.clone(),
+            gang: eviction.gang.clone(),
+            pods: eviction.pods.iter().map(|victim| victim.pod.name.clone()).collect(),
+            why: explain::eviction(eviction),
+        }
+    }
+}
+
 /// The model, what decisions depend on, and what was decided lately.
 #[derive(Clone, Debug)]
 pub struct Moment<'a> {
@@ -49,6 +77,8 @@ pub struct Moment<'a> {
     pub now: Millis,
     /// Decisions, the earliest first.
     pub placed: Vec<Arc<Placed>>,
+    /// Evictions, the earliest first.
+    pub gone: Vec<Arc<Gone>>,
 }
 
 /// True for the gang of an object: its PodGroup, the workload that the user wrote, or one of its pods.

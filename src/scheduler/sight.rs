@@ -14,8 +14,7 @@ use berth_engine::policy::Policy;
 use berth_engine::world::World;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::explain;
-use crate::moment::{Moment, Placed};
+use crate::moment::{Gone, Moment, Placed};
 
 /// Questions that wait for the engine at the most; each is answered by the same copy.
 const MAX_ASKS: usize = 64;
@@ -32,17 +31,6 @@ const KEPT_MILLIS: Millis = 10_000;
 /// Decisions and evictions that are remembered.
 const MAX_PLACED: usize = 200;
 
-/// Pods that were evicted, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
-    /// UID of their gang.
-    pub gang_uid: String,
-    /// Names of the pods.
-    pub pods: Vec<String>,
-    /// Why.
-    pub why: String,
-}
-
 /// The model at one moment.
 #[derive(Debug)]
 pub struct Sight {
@@ -50,11 +38,10 @@ pub struct Sight {
     pub number: u64,
     /// When it was taken.
     pub taken: Millis,
-    /// Evictions, the earliest first.
-    pub gone: Vec<Arc<Gone>>,
     world: World,
     policy: Policy,
     placed: Vec<Arc<Placed>>,
+    gone: Vec<Arc<Gone>>,
     until: Millis,
 }
 
@@ -62,7 +49,7 @@ impl Sight {
     /// What answers are made from.
     #[must_use]
     pub fn moment(&self) -> Moment<'_> {
-        Moment { world: &self.world, policy: self.policy.clone(), now: self.taken, placed: self.placed.clone() }
+        Moment { world: &self.world, policy: self.policy.clone(), now: self.taken, placed: self.placed.clone(), gone: self.gone.clone() }
     }
 }
 
@@ -172,10 +159,10 @@ impl Window {
         let sight = Arc::new(Sight {
             number: self.number,
             taken: now,
-            gone: self.gone.iter().cloned().collect(),
             world,
             policy: policy.clone(),
             placed: self.placed.iter().cloned().collect(),
+            gone: self.gone.iter().cloned().collect(),
             until: now.saturating_add(rest.max(LIFE_MILLIS)),
         });
         self.put(Some(Arc::clone(&sight)));
@@ -207,8 +194,7 @@ impl Window {
         if self.gone.len() >= MAX_PLACED {
             self.gone.pop_front();
         }
-        let pods = eviction.pods.iter().map(|victim| victim.pod.name.clone()).collect();
-        self.gone.push_back(Arc::new(Gone { gang_uid: eviction.gang_uid.clone(), pods, why: explain::eviction(eviction) }));
+        self.gone.push_back(Arc::new(Gone::of(eviction)));
     }
 }
 

@@ -100,8 +100,17 @@ async fn the_running_scheduler_answers_each_what_they_may_see() {
     let text = all.to_string();
     assert!(["metal-", "cage-", "theirs"].iter().all(|name| text.contains(name)), "{text}");
 
+    // They have the page as well; what it shows asks for the same.
+    let token = token(&rig);
+    let (code, page) = http(&address, "/", "").await;
+    assert!(code == 200 && page.contains("/v1/snapshot") && !page.contains("metal-"), "{page}");
+    let (code, snapshot) = http(&address, "/v1/snapshot", &token).await;
+    let decided = ["\"pods\":2", "metal-a-0", "cage-b", "Job/second", "needs 2 pods in one example.com/rack"];
+    assert!(code == 200 && decided.iter().all(|part| snapshot.contains(part)), "{snapshot}");
+
     // Who may read the pods of one namespace gets their own without the names of others.
     become_named(&mut rig, "dev").await;
+    let dev = self::token(&rig);
     let (code, masked) = rig.answer(&words);
     let text = masked.to_string();
     assert!(code == Some(1) && text.contains("zone-1/rack#1") && text.contains("queue default-queue"), "{text}");
@@ -119,20 +128,25 @@ async fn the_running_scheduler_answers_each_what_they_may_see() {
 
     // Without a token, and with a forged one.
     let path = format!("/v1/explain/{ours}/Job/second");
-    assert_eq!((http(&address, &path, "").await, http(&address, &path, "forged").await), (401, 401));
+    assert_eq!((http(&address, &path, "").await.0, http(&address, &path, "forged").await.0), (401, 401));
+    assert_eq!(http(&address, "/v1/snapshot", &dev).await.0, 403);
 
     // No right was missing, no token was written down, and without the scheduler there is no answer.
-    let dev = std::fs::read_to_string(rig.kubeconfig.with_file_name("dev.kubeconfig")).unwrap();
-    let dev: Value = serde_json::from_str(&dev).unwrap();
     let log = rig.logged();
-    assert!(!log.contains("can't be reviewed") && !log.contains(dev["users"][0]["user"]["token"].as_str().unwrap()), "{log}");
+    assert!(!log.contains("can't be reviewed") && !log.contains(&dev), "{log}");
     assert_eq!(rig.stop_berth(), Some(0));
     let output = rig.ask(&words);
     assert!(output.status.code() == Some(2) && error(&output).contains("asking the scheduler") && output.stdout.is_empty(), "{output:?}");
 }
 
-/// The status code of a path.
-async fn http(address: &str, path: &str, token: &str) -> u16 {
+/// The token of the account that commands run as.
+fn token(rig: &Rig) -> String {
+    let config: Value = serde_json::from_str(&std::fs::read_to_string(&rig.kubeconfig).unwrap()).unwrap();
+    config["users"][0]["user"]["token"].as_str().unwrap().to_owned()
+}
+
+/// Status code and text of a path.
+async fn http(address: &str, path: &str, token: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let (address, path, token) = (address.to_owned(), path.to_owned(), token.to_owned());
     let ask = move || -> std::io::Result<String> {
@@ -144,5 +158,5 @@ async fn http(address: &str, path: &str, token: &str) -> u16 {
         Ok(text)
     };
     let text = tokio::task::spawn_blocking(ask).await.unwrap().unwrap();
-    text.split(' ').nth(1).unwrap().parse().unwrap()
+    (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
 }

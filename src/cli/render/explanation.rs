@@ -36,7 +36,7 @@ impl Explained {
     /// Everything that is known now; what would help is looked for in so many trials at the most.
     #[must_use]
     pub fn of(moment: &Moment<'_>, gang: &GangReport, trials: u32) -> Self {
-        let Moment { world, policy, now, placed } = moment;
+        let Moment { world, policy, now, placed, .. } = moment;
         let remedies = remedy::remedies(world, policy, *now, &gang.uid, trials);
         let rooms = if waits(gang) { remedy::domain_rooms(world, policy, &gang.uid) } else { Vec::new() };
         let mut before: Vec<Before> = Vec::new();

@@ -12,6 +12,7 @@ use super::mask::{Mask, Sees};
 use super::refusal::Refusal;
 use crate::cli::render::explanation::{self, Explained, Explanation};
 use crate::cli::render::queues::{self, View};
+use crate::cli::render::view;
 use crate::clock::now_millis;
 use crate::moment::is_meant;
 use crate::scheduler::sight::Sight;
@@ -30,6 +31,8 @@ const MAX_NAME: usize = 253;
 pub(super) struct Known {
     number: u64,
     explained: BTreeMap<(String, u32), Arc<Explained>>,
+    /// The document of the page.
+    page: Option<Arc<str>>,
 }
 
 /// What is to be explained.
@@ -135,9 +138,24 @@ fn lookup(known: &Mutex<Known>, number: u64, key: &(String, u32)) -> Option<Arc<
 fn remember(known: &Mutex<Known>, number: u64, key: (String, u32), explained: &Arc<Explained>) {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if known.number != number || known.explained.len() >= MAX_KNOWN {
-        *known = Known { number, explained: BTreeMap::new() };
+        *known = Known { number, ..Known::default() };
     }
     known.explained.insert(key, Arc::clone(explained));
+}
+
+/// What the page shows, without what would help: it asks for that gang by gang.
+pub(super) fn snapshot(sight: &Sight, known: &Mutex<Known>) -> Arc<str> {
+    let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(page) = Some(lock()).filter(|known| known.number == sight.number).and_then(|known| known.page.clone()) {
+        return page;
+    }
+    let page: Arc<str> = view::document(&sight.moment(), "", &[], 0).to_string().into();
+    let mut known = lock();
+    if known.number != sight.number {
+        *known = Known { number: sight.number, ..Known::default() };
+    }
+    known.page = Some(Arc::clone(&page));
+    page
 }
 
 /// What waits in which order: the document of `berth queue -o json`. Without the right to list queues, those of the gangs

@@ -1,4 +1,5 @@
-//! The API of the running scheduler: why something waits, and how the queues stand. Read-only, off unless an address is given.
+//! The API of the running scheduler: why something waits, how the queues stand, and the page. Read-only, off unless an address
+//! is given.
 //!
 //! A request never reaches the engine but for a copy of its model that is seconds old ([`sight`](crate::scheduler::sight));
 //! everything else is computed here, one answer at a time. Who asks is asked of the API server, and an answer holds what
@@ -20,7 +21,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderValue};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::HeaderMap;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -32,6 +35,7 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::Health;
+use crate::cli::render::page;
 use crate::clock::now_millis;
 use crate::scheduler::sight::{Asker, Sight, Unseen};
 use crate::telemetry::Metrics;
@@ -97,7 +101,9 @@ fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/v1/explain/{namespace}/{kind}/{name}", get(explain))
         .route("/v1/queue", get(queue))
-        .fallback(async || Refusal::not_found("paths: /v1/explain/NAMESPACE/KIND/NAME, /v1/queue"))
+        .route("/v1/snapshot", get(snapshot))
+        .route("/", get(page))
+        .fallback(async || Refusal::not_found("paths: / (the page), /v1/explain/NAMESPACE/KIND/NAME, /v1/queue, /v1/snapshot"))
         .layer(middleware::from_fn_with_state(Arc::clone(&api), bounded))
         .with_state(api)
 }
@@ -126,7 +132,7 @@ async fn explain(
     let sees = api.sees(&caller, &namespace).await?;
     let sight = api.sight().await?;
     let api = Arc::clone(&api);
-    api.computed(move |api| answer::explanation(&sight, &api.known, &wanted, &sees)).await
+    api.computed(move |api| answer::explanation(&sight, &api.known, &wanted, &sees)).await.map(Json)
 }
 
 async fn queue(
@@ -142,7 +148,31 @@ async fn queue(
     let queues = api.access.may(&caller, &Right::list(RUN_AI, "queues"), now_millis()).await?;
     let sees = Sees { nodes, pods: wanted.namespace.is_none(), namespaces: wanted.namespace.iter().cloned().collect() };
     let sight = api.sight().await?;
-    api.computed(move |_| answer::queue(&sight, &wanted, &sees, queues)).await
+    api.computed(move |_| answer::queue(&sight, &wanted, &sees, queues)).await.map(Json)
+}
+
+/// The page itself: it holds nothing of the cluster, so anybody may have it.
+async fn page() -> Result<impl IntoResponse, Refusal> {
+    // The file's own policy, and what only a header can say: nobody may frame it.
+    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", page::LIVE_POLICY)).map_err(|_| Refusal::failed())?;
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, policy),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    Ok((headers, page::live()))
+}
+
+/// What the page shows: the whole cluster, so for those who may list nodes and pods everywhere.
+async fn snapshot(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<impl IntoResponse, Refusal> {
+    let caller = api.caller(&headers).await?;
+    for right in [Right::list("", "nodes"), Right::list("", "pods")] {
+        api.need(&caller, &right).await?;
+    }
+    let sight = api.sight().await?;
+    let text = api.computed(move |api| Ok(answer::snapshot(&sight, &api.known))).await?;
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.as_bytes().to_vec()))
 }
 
 impl Api {
@@ -192,13 +222,16 @@ impl Api {
     }
 
     /// Runs work off the threads that serve, one piece at a time.
-    async fn computed(self: Arc<Self>, work: impl FnOnce(&Self) -> Result<Value, Refusal> + Send + 'static) -> Result<Json<Value>, Refusal> {
+    async fn computed<T: Send + 'static>(
+        self: Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
         let turn = Arc::clone(&self.computing).acquire_owned().await.map_err(|_| Refusal::failed())?;
         let work = move || {
             // Work that nobody waits for any more still counts until its end.
             let _turn = turn;
             work(&self)
         };
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Refusal::failed())).map(Json)
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Refusal::failed()))
     }
 }

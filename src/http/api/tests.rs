@@ -141,6 +141,24 @@ async fn who_may_read_a_namespace_gets_its_work_masked_and_no_other() {
 }
 
 #[tokio::test]
+async fn the_page_has_no_data_and_its_data_are_for_who_may_list_all() {
+    let rig = rig(true).await;
+    let page = raw(rig.address, "GET", "/", None).await;
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("frame-ancestors 'none'") && page.contains("/v1/snapshot"), "{page}");
+    assert!(SECRETS.iter().all(|secret| !page.contains(secret)));
+    for (token, code) in [("ada", 403), ("nobody", 403), ("forged", 401)] {
+        assert_eq!(rig.get("/v1/snapshot", token).await.0, code, "{token}");
+    }
+    let (code, snapshot) = rig.get("/v1/snapshot", "root").await;
+    let waits = snapshot["gangs"].as_array().expect("gangs").iter().find(|gang| gang["id"][0] == "mine").expect("ours");
+    assert_eq!((code, snapshot["nodes"].as_array().map(Vec::len), &waits["fixes"]), (200, Some(5), &json!([])));
+    // What the page asks when somebody wants to know what would help.
+    let path = format!("/v1/explain/mine/PodGroup/{}", waits["id"][1].as_str().expect("a name"));
+    let (_, answer) = rig.get(&path, "root").await;
+    assert!(answer["podGroups"][0]["remedies"][0]["message"].is_string(), "{answer}");
+}
+
+#[tokio::test]
 async fn one_pod_may_be_asked_for_by_who_may_read_that_one() {
     let rig = rig(true).await;
     assert_eq!(rig.get("/v1/explain/mine/Pod/ours-0", "pod").await.0, 200);
