@@ -62,6 +62,14 @@ fn credentials(auth: AuthInfo) -> Result<AuthInfo> {
     Ok(AuthInfo { token, token_file, exec, auth_provider, ..AuthInfo::default() })
 }
 
+/// A name as it is in a path of the API.
+pub(super) fn plain(text: &str) -> Result<&str> {
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':')) {
+        bail!("\"{text}\" is no name of Kubernetes: allowed are letters, digits, - and .");
+    }
+    Ok(text)
+}
+
 impl Remote {
     /// The document at a path of the scheduler's API.
     ///

@@ -10,7 +10,7 @@ use clap::builder::FalseyValueParser;
 use clap::Args;
 use serde_json::Value;
 
-use super::ask::Remote;
+use super::ask::{Remote, plain};
 use super::render::explanation::{self, Explained, Explanation};
 use super::render::ranks;
 use super::source::{Live, settled};
@@ -92,12 +92,9 @@ fn ask(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         bail!("--scheduler (BERTH_SCHEDULER) goes with neither --all nor --snapshot nor --what-if");
     }
     let (kind, name) = object.split_once('/').context(FORM)?;
-    let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':'));
-    if ![arguments.namespace.as_str(), kind, name].into_iter().all(is_plain) {
-        bail!("{object} in namespace {}: allowed are letters, digits, - and .", arguments.namespace);
-    }
+    let (namespace, kind, name) = (plain(&arguments.namespace)?, plain(kind)?, plain(name)?);
     let with_table = if arguments.output == Format::Table { "&output=table" } else { "" };
-    let path = format!("/v1/explain/{}/{kind}/{name}?trials={}{with_table}", arguments.namespace, arguments.trials);
+    let path = format!("/v1/explain/{namespace}/{kind}/{name}?trials={}{with_table}", arguments.trials);
     let answer = arguments.remote.get(&arguments.live.connection, &path)?;
     let table = || answer["table"].as_str().unwrap_or_default().to_owned();
     arguments.output.print(out, table, || answer.clone())?;

@@ -120,11 +120,23 @@ async fn the_running_scheduler_answers_each_what_they_may_see() {
     let table = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.code() == Some(1) && table.starts_with("Job/second in ") && !table.contains("metal-"), "{output:?}");
     assert_eq!(rig.ask(&["explain", "Job/first", "-n", &ours, "--scheduler", &scheduler]).status.code(), Some(0));
+    let queue = ["queue", "-n", &ours, "--scheduler", &scheduler, "-o", "json"];
+    let (code, line) = rig.answer(&queue);
+    assert_eq!((code, &line["waiting"][0]["owner"], &line["summary"]["waitingEverywhere"]), (Some(0), &json!("Job/second"), &json!(1)), "{line}");
     let refused = asked("Job/theirs", &other);
     let output = rig.ask(&refused.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(output.status.code() == Some(2) && error(&output).contains("403") && error(&output).contains(&format!("get pods in namespace {other}")), "{output:?}");
     become_named(&mut rig, "stranger").await;
     assert!(error(&rig.ask(&words)).contains("403"));
+
+    // A flood is answered from few copies of the model.
+    let (before, asked_at) = (copies(&rig).await, std::time::Instant::now());
+    for _ in 0..200 {
+        let (code, text) = http(&address, &format!("/v1/explain/{ours}/Job/second"), &dev).await;
+        assert_eq!(code, 200, "{text}");
+    }
+    let made = copies(&rig).await - before;
+    assert!(made <= 1 + asked_at.elapsed().as_secs() / 2, "{made} copies in {:?}", asked_at.elapsed());
 
     // Without a token, and with a forged one.
     let path = format!("/v1/explain/{ours}/Job/second");
@@ -137,6 +149,12 @@ async fn the_running_scheduler_answers_each_what_they_may_see() {
     assert_eq!(rig.stop_berth(), Some(0));
     let output = rig.ask(&words);
     assert!(output.status.code() == Some(2) && error(&output).contains("asking the scheduler") && output.stdout.is_empty(), "{output:?}");
+}
+
+/// Copies of the model made so far.
+async fn copies(rig: &Rig) -> u64 {
+    let metrics = rig.http("/metrics").await;
+    metrics.lines().find_map(|line| line.strip_prefix("berth_copy_seconds_count ")).unwrap().parse().unwrap()
 }
 
 /// The token of the account that commands run as.

@@ -2,7 +2,7 @@
 //! those of the cluster. Answers are kept for seconds, by the hash of the token; a token itself is neither kept nor logged.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::Millis;
@@ -29,6 +29,9 @@ const MAX_REMEMBERED: usize = 4_096;
 /// Reviews under way at a time: requests of a scheduler, and its Bindings share its allowance with them.
 const MAX_REVIEWS: usize = 4;
 
+/// Requests of one user at a time, with whatever tokens: answers are made one by one, and others ask too.
+const MAX_OF_ONE: usize = 4;
+
 /// How long one review may take.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -38,11 +41,49 @@ const MAX_TOKEN: usize = 16 * 1024;
 /// SHA-256 of a token.
 type Hash = [u8; 32];
 
-/// Somebody whose token the API server knows.
-#[derive(Clone, Debug)]
+/// Somebody whose token the API server knows, while they are served.
+#[derive(Debug)]
 pub(super) struct Caller {
     hash: Hash,
     user: UserInfo,
+    served: Arc<Served>,
+}
+
+/// Requests under way by user.
+#[derive(Debug, Default)]
+struct Served(Mutex<BTreeMap<String, usize>>);
+
+impl Served {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caller {
+    /// The caller, if not too many of their requests are under way.
+    fn new(hash: Hash, user: UserInfo, served: &Arc<Served>) -> Result<Self, Refusal> {
+        let mut counts = served.lock();
+        let count = counts.entry(user.username.clone().unwrap_or_default()).or_default();
+        if *count >= MAX_OF_ONE {
+            return Err(Refusal::too_many(MAX_OF_ONE));
+        }
+        *count += 1;
+        drop(counts);
+        Ok(Self { hash, user, served: Arc::clone(served) })
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let name = self.user.username.as_deref().unwrap_or_default();
+        let mut counts = self.served.lock();
+        let left = counts.get(name).copied().unwrap_or_default().saturating_sub(1);
+        if left == 0 {
+            counts.remove(name);
+        } else if let Some(count) = counts.get_mut(name) {
+            *count = left;
+        }
+    }
 }
 
 /// Something that somebody may do or not.
@@ -120,6 +161,7 @@ pub(super) struct Access {
     known: Remembered<Hash, Option<UserInfo>>,
     allowed: Remembered<(Hash, Right), bool>,
     slots: Semaphore,
+    served: Arc<Served>,
     trouble: Mutex<Complaint>,
 }
 
@@ -131,6 +173,7 @@ impl Access {
             known: Remembered::new(),
             allowed: Remembered::new(),
             slots: Semaphore::new(MAX_REVIEWS),
+            served: Arc::default(),
             trouble: Mutex::default(),
         }
     }
@@ -151,7 +194,7 @@ impl Access {
                 user
             }
         };
-        user.map(|user| Caller { hash, user }).ok_or_else(Refusal::unknown)
+        Caller::new(hash, user.ok_or_else(Refusal::unknown)?, &self.served)
     }
 
     async fn review(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
@@ -287,6 +330,21 @@ mod tests {
             assert!(text.contains("create tokenreviews.authentication.k8s.io") && !text.contains("secret words"), "{text}");
         }
         assert_eq!(api.asked().len(), 2, "what is not known is not remembered");
+    }
+
+    #[tokio::test]
+    async fn one_user_has_so_many_requests_at_a_time() {
+        let api = FakeApi::start(server).await;
+        let access = Access::new(api.client.clone());
+        let mut served = Vec::new();
+        for _ in 0..MAX_OF_ONE {
+            served.push(access.caller("good", 0).await.expect("known"));
+        }
+        assert_eq!(access.caller("good", 0).await.expect_err("too many").code(), 429);
+        served.pop();
+        served.push(access.caller("good", 0).await.expect("there is room again"));
+        served.clear();
+        assert!(access.served.lock().is_empty(), "who is not served leaves nothing behind");
     }
 
     #[test]

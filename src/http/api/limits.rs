@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 /// Connections at a time; more wait in the system's own short queue.
 const MAX_CONNECTIONS: usize = 256;
 
-/// A connection ends after so long, whatever it does: longer than one request, and pages connect again by themselves.
+/// A connection ends after so long, whatever it does: longer than the one request that it is for.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A listener with these bounds.

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::HeaderMap;
 use axum::middleware::{self, Next};
@@ -116,6 +116,8 @@ async fn bounded(State(api): State<Arc<Api>>, request: Request, next: Next) -> R
     };
     // What one may see is nothing for the next one at the same proxy.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // One request a connection: its end after a minute then never meets one that has just begun.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     api.metrics.answers.with_label_values(&[response.status().as_str()]).inc();
     response
 }

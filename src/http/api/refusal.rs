@@ -42,6 +42,10 @@ impl Refusal {
     pub(super) fn busy() -> Self {
         Self::unavailable("too many requests at a time; ask again in a moment")
     }
+    /// They ask too much at a time.
+    pub(super) fn too_many(most: usize) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &format!("{most} requests of one user are served at a time; ask again in a moment"))
+    }
     /// It took too long.
     pub(super) fn late() -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", "the answer took too long; ask for less, such as ?trials=0")
@@ -71,7 +75,7 @@ impl IntoResponse for Refusal {
         let mut response = (self.code, Json(body)).into_response();
         match self.code {
             StatusCode::UNAUTHORIZED => response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
-            StatusCode::SERVICE_UNAVAILABLE => response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1")),
             _ => None,
         };
         response
