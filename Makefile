@@ -69,6 +69,7 @@ page:
 	node tests/page/check.mjs target/page/large.html target/page/large
 	target/debug/berth topology discover --from ibnetdiscover=tests/data/fabric/ibnetdiscover-8-racks.txt --from links=tests/data/fabric/links.txt --to html > target/page/fabric.html
 	node tests/page/check.mjs target/page/fabric.html target/page/fabric
+	node tests/page/live.mjs target/page/large.html target/page/live
 
 ## image: an OCI image with one static binary, without a container engine; in target/image.
 image:

@@ -15,6 +15,7 @@ pub mod grouping;
 pub mod http;
 pub mod leader;
 pub mod lint;
+pub mod moment;
 pub mod rbac;
 pub mod rights;
 pub mod scheduler;

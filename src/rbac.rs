@@ -22,6 +22,8 @@ pub struct Options<'a> {
     pub owners: &'a [String],
     /// Namespace and name of the ConfigMap with the defaults of kinds.
     pub defaults_map: Option<(&'a str, &'a str)>,
+    /// `--api-address` is given: who asks is reviewed.
+    pub api: bool,
     /// The API server is 1.34: pods are labelled before their Bindings.
     pub labels_first: bool,
     /// For `berth run --dry-run`: only what is read, and no Lease.
@@ -121,6 +123,10 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
     if options.labels_first {
         rules.push(rule("", &["pods"], &["patch"]));
     }
+    if options.api {
+        rules.push(rule("authentication.k8s.io", &["tokenreviews"], &["create"]));
+        rules.push(rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]));
+    }
     // What else is watched from the start: storage, grouping rules.
     for gvk in base_kinds() {
         let resource = plural(&gvk.kind);
@@ -146,6 +152,10 @@ fn cluster_rules(options: &Options<'_>) -> Vec<Value> {
 
 /// Takes every verb away that changes something. False when nothing is left of the rule.
 fn only_reads(rule: &mut Value) -> bool {
+    // Who asks may be looked at in any case: a review changes nothing.
+    if rule["apiGroups"][0].as_str().is_some_and(|group| ["authentication.k8s.io", "authorization.k8s.io"].contains(&group)) {
+        return true;
+    }
     let Some(verbs) = rule["verbs"].as_array_mut() else { return false };
     verbs.retain(|verb| ["get", "list", "watch"].iter().any(|read| verb == read));
     !verbs.is_empty()
@@ -207,7 +217,7 @@ mod tests {
     use super::*;
 
     fn options(owners: &[String]) -> Options<'_> {
-        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, labels_first: false, read_only: false }
+        Options { namespace: "ns", account: "berth", scheduler_name: "kai-scheduler", owners, defaults_map: None, api: false, labels_first: false, read_only: false }
     }
 
     #[test]
@@ -230,5 +240,17 @@ mod tests {
             rules.iter().any(|rule| rule["resources"] == json!(["pods"]) && rule["verbs"] == json!(["patch"]))
         };
         assert_eq!([patches(false), patches(true)], [false, true]);
+    }
+
+    #[test]
+    fn reviews_may_be_asked_for_where_the_api_is_served() {
+        let reviews = |api| {
+            let rules = cluster_rules(&Options { api, ..options(&[]) });
+            let reviews = rules.iter().filter(|rule| rule.to_string().contains("reviews"));
+            reviews.map(|rule| (rule["resources"].clone(), rule["verbs"].clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(reviews(false), []);
+        let create = json!(["create"]);
+        assert_eq!(reviews(true), [(json!(["tokenreviews"]), create.clone()), (json!(["subjectaccessreviews"]), create)]);
     }
 }

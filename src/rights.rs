@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_generated_right_is_found_in_what_is_generated() {
-        let options = Options { namespace: "ns", account: "berth", scheduler_name: "s", owners: &[], defaults_map: None, labels_first: true, read_only: false };
+        let options = Options { namespace: "ns", account: "berth", scheduler_name: "s", owners: &[], defaults_map: None, api: true, labels_first: true, read_only: false };
         let rules: Vec<Value> = rbac::manifests(&options).iter().flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default()).collect();
         let granted: Vec<ResourceRule> = rules.iter().map(|rule| serde_json::from_value(rule.clone()).expect("a rule")).collect();
         assert!(missing(&rules, &granted).is_empty());

@@ -25,21 +25,30 @@ impl Connection {
         self.kubeconfig.is_none() && self.context.is_none()
     }
 
-    /// A client; requests are not tried again by themselves.
+    /// The cluster and who asks it.
     ///
     /// # Errors
     ///
     /// No cluster is named anywhere, or its kubeconfig can't be read.
-    pub async fn client(&self) -> anyhow::Result<Client> {
+    pub async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match (&self.kubeconfig, &self.context) {
+        Ok(match (&self.kubeconfig, &self.context) {
             (Some(path), _) => {
                 let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
                 Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
             }
             (None, Some(_)) => Config::from_kubeconfig(&options).await.context("reading the kubeconfig")?,
             (None, None) => Config::infer().await.context("finding a cluster: neither a kubeconfig nor a service account")?,
-        };
+        })
+    }
+
+    /// A client; requests are not tried again by themselves.
+    ///
+    /// # Errors
+    ///
+    /// No cluster is named anywhere, or its kubeconfig can't be read.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let mut config = self.config().await?;
         // Every request is tried again by who made it, who knows how long that may go on and whether this process still leads.
         config.default_retry = false;
         Client::try_from(config).context("making a client")

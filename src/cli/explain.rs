@@ -4,16 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use berth_engine::outcome::{GangReport, GangState};
+use berth_engine::outcome::GangReport;
 use berth_engine::remedy::{self, Change};
 use clap::builder::FalseyValueParser;
 use clap::Args;
+use serde_json::Value;
 
-use super::locate::is_meant;
+use super::ask::{Remote, plain};
 use super::render::explanation::{self, Explained, Explanation};
 use super::render::ranks;
 use super::source::{Live, settled};
 use super::{Choices, Format, NO, YES};
+use crate::moment::{is_meant, waits};
 use crate::simulate::cluster::Cluster;
 
 /// Arguments of `berth explain`.
@@ -48,10 +50,18 @@ pub struct Arguments {
     choices: Choices,
     #[command(flatten)]
     live: Live,
+    #[command(flatten)]
+    remote: Remote,
 }
+
+/// How an object is named.
+const FORM: &str = "what to explain is written KIND/NAME, such as Job/trainer; -A explains everything";
 
 /// Runs the command: 0 when nothing of what is explained waits, 1 when something does.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    if arguments.remote.scheduler.is_some() {
+        return ask(arguments, out);
+    }
     let (object, paths) = if arguments.all { (None, &arguments.words[..]) } else { (arguments.words.first(), arguments.words.get(1..).unwrap_or_default()) };
     let cluster = cluster(arguments, paths)?;
     let gangs = cluster.world().gang_reports();
@@ -59,7 +69,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         None => gangs.iter().filter(|gang| waits(gang)).collect(),
         Some(object) => found(&cluster, &gangs, &arguments.namespace, object)?,
     };
-    let explained: Vec<Explained> = meant.iter().map(|gang| explain(&cluster, gang, arguments.trials)).collect();
+    let moment = cluster.moment();
+    let explained: Vec<Explained> = meant.iter().map(|gang| Explained::of(&moment, gang, arguments.trials)).collect();
     let changes: Vec<Change> = arguments
         .what_if
         .iter()
@@ -72,9 +83,26 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     Ok(if meant.iter().any(|gang| waits(gang)) { NO } else { YES })
 }
 
-/// True when a pod of the gang has no place yet.
-fn waits(gang: &GangReport) -> bool {
-    gang.state != GangState::Done && (!gang.reasons.is_empty() || gang.bound < gang.pods)
+/// The same answer from a running scheduler, as far as the caller may see it.
+fn ask(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
+    let [object] = arguments.words.as_slice() else {
+        bail!("--scheduler (BERTH_SCHEDULER) is asked about one KIND/NAME; no files are read, and --all has no place")
+    };
+    if arguments.all || !arguments.snapshot.is_empty() || !arguments.what_if.is_empty() {
+        bail!("--scheduler (BERTH_SCHEDULER) goes with neither --all nor --snapshot nor --what-if");
+    }
+    let (kind, name) = object.split_once('/').context(FORM)?;
+    let (namespace, kind, name) = (plain(&arguments.namespace)?, plain(kind)?, plain(name)?);
+    let with_table = if arguments.output == Format::Table { "&output=table" } else { "" };
+    let path = format!("/v1/explain/{namespace}/{kind}/{name}?trials={}{with_table}", arguments.trials);
+    let answer = arguments.remote.get(&arguments.live.connection, &path)?;
+    let table = || answer["table"].as_str().unwrap_or_default().to_owned();
+    arguments.output.print(out, table, || answer.clone())?;
+    let waits = |gang: &Value| {
+        let count = |field: &str| gang[field].as_u64().unwrap_or(0);
+        gang["state"] != "Done" && (gang["reasons"].as_array().is_none_or(|reasons| !reasons.is_empty()) || count("bound") < count("pods"))
+    };
+    Ok(if answer["podGroups"].as_array().context("the scheduler's answer has no podGroups")?.iter().any(waits) { NO } else { YES })
 }
 
 fn cluster(arguments: &Arguments, paths: &[String]) -> Result<Cluster> {
@@ -84,8 +112,8 @@ fn cluster(arguments: &Arguments, paths: &[String]) -> Result<Cluster> {
 
 /// The gangs of an object, or why there are none.
 fn found<'a>(cluster: &Cluster, gangs: &'a [GangReport], namespace: &str, object: &str) -> Result<Vec<&'a GangReport>> {
-    let (kind, name) = object.split_once('/').context("what to explain is written KIND/NAME, such as Job/trainer; -A explains everything")?;
-    let found: Vec<&GangReport> = gangs.iter().filter(|gang| is_meant(cluster, gang, namespace, kind, name)).collect();
+    let (kind, name) = object.split_once('/').context(FORM)?;
+    let found: Vec<&GangReport> = gangs.iter().filter(|gang| is_meant(cluster.world(), gang, namespace, kind, name)).collect();
     if !found.is_empty() {
         return Ok(found);
     }
@@ -95,20 +123,6 @@ fn found<'a>(cluster: &Cluster, gangs: &'a [GangReport], namespace: &str, object
     let known: Vec<String> = gangs.iter().map(ranks::title).collect();
     let known = if known.is_empty() { "there is no gang at all".to_owned() } else { format!("gangs: {}", known.join(", ")) };
     bail!("no gang of {kind}/{name} in namespace {namespace}; pods of another schedulerName have none; {known}")
-}
-
-fn explain(cluster: &Cluster, gang: &GangReport, trials: u32) -> Explained {
-    let (world, policy) = (cluster.world(), cluster.policy());
-    let remedies = remedy::remedies(world, &policy, cluster.now(), &gang.uid, trials);
-    let rooms = if waits(gang) { remedy::domain_rooms(world, &policy, &gang.uid) } else { Vec::new() };
-    let earlier = cluster.decisions.iter().filter(|decision| decision.gang_uid != gang.uid).map(|decision| decision.gang.name.clone());
-    let mut before: Vec<String> = Vec::new();
-    for name in earlier.filter(|_| waits(gang)) {
-        if !before.contains(&name) {
-            before.push(name);
-        }
-    }
-    Explained { gang: gang.clone(), remedies, rooms, before }
 }
 
 /// Reads one change.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use berth_api::keys;
+use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
@@ -65,6 +66,9 @@ enum What {
         /// The `--default-priorities-configmap-namespace` of `berth run`.
         #[arg(long, env = "BERTH_DEFAULT_PRIORITIES_CONFIGMAP_NAMESPACE", requires = "default_priorities_configmap_name")]
         default_priorities_configmap_namespace: Option<String>,
+        /// For `berth run --api-address`: who asks is reviewed.
+        #[arg(long, env = "BERTH_API", value_parser = FalseyValueParser::new())]
+        api: bool,
         /// For an API server of version 1.34, where pods are labelled before they are bound.
         #[arg(long, env = "BERTH_LABELS_FIRST")]
         labels_first: bool,
@@ -104,6 +108,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
             owner,
             default_priorities_configmap_name: map,
             default_priorities_configmap_namespace: of,
+            api,
             labels_first,
             read_only,
         } => {
@@ -113,6 +118,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
                 scheduler_name,
                 owners: owner,
                 defaults_map: of.as_deref().zip(map.as_deref()),
+                api: *api,
                 labels_first: *labels_first,
                 read_only: *read_only,
             };

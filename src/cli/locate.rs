@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use super::render::ranks;
 use super::source::{Live, settled};
 use super::{Choices, NO, PoolArguments, YES, write_json};
-use crate::simulate::cluster::Cluster;
+use crate::moment::is_meant;
 use crate::simulate::Options;
 
 /// Arguments of `berth where`.
@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     let options = Options { node_pool: arguments.pool.pool(), ..arguments.choices.options() };
     let cluster = settled(&arguments.paths, &arguments.live, options)?;
     let gangs = cluster.world().gang_reports();
-    let found: Vec<&GangReport> = gangs.iter().filter(|gang| is_meant(&cluster, gang, &arguments.namespace, kind, name)).collect();
+    let found: Vec<&GangReport> = gangs.iter().filter(|gang| is_meant(cluster.world(), gang, &arguments.namespace, kind, name)).collect();
     if found.is_empty() {
         let known: Vec<String> = gangs.iter().map(ranks::title).collect();
         let known = if known.is_empty() { "there is no gang at all".to_owned() } else { format!("gangs: {}", known.join(", ")) };
@@ -74,16 +74,4 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Output::Yaml => write!(out, "{}", serde_saphyr::to_string(&ranks::json(&maps))?)?,
     }
     Ok(if maps.iter().all(ranks::Map::is_whole) { YES } else { NO })
-}
-
-/// True for the gang of an object: its PodGroup, the workload that the user wrote, or one of its pods.
-pub(super) fn is_meant(cluster: &Cluster, gang: &GangReport, namespace: &str, kind: &str, name: &str) -> bool {
-    if gang.key.namespace != namespace {
-        return false;
-    }
-    match kind.to_lowercase().as_str() {
-        "podgroup" => gang.key.name == name,
-        "pod" => cluster.world().ranks(&gang.uid).iter().any(|rank| rank.pod.name == name),
-        kind => gang.owner.split_once('/').is_some_and(|(own, other)| own.to_lowercase() == kind && other == name),
-    }
 }

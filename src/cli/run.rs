@@ -21,8 +21,9 @@ use crate::cluster::ingest::Ingest;
 use crate::cluster::store::Store;
 use crate::http::{self, Health};
 use crate::leader::{self, Fence, Leadership};
-use crate::{rbac, rights};
+use crate::scheduler::sight::{self, Window};
 use crate::scheduler::{EVENT_QUEUE, Scheduler, Wiring};
+use crate::{rbac, rights};
 use crate::status::Writer;
 use crate::telemetry::{self, Metrics};
 
@@ -53,6 +54,9 @@ pub struct Arguments {
     /// Where metrics and health are served.
     #[arg(long, env = "BERTH_LISTEN_ADDRESS", default_value = "0.0.0.0:8080")]
     listen_address: SocketAddr,
+    /// Where the read-only API is served; without it there is none. 127.0.0.1 is recommended: it speaks no TLS.
+    #[arg(long, env = "BERTH_API_ADDRESS", value_name = "ADDRESS")]
+    api_address: Option<SocketAddr>,
     /// Bindings sent at a time.
     #[arg(long, env = "BERTH_BIND_CONCURRENCY", default_value_t = bind::DEFAULT_CONCURRENCY)]
     bind_concurrency: usize,
@@ -111,6 +115,12 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     tokio::spawn(http::serve(listener, Arc::clone(&metrics), Arc::clone(&health)));
 
     let client = arguments.connection.client().await?;
+    let (asker, window) = sight::window();
+    if let Some(address) = arguments.api_address {
+        let listener = http::api::bind(address).await.with_context(|| format!("listening on {address}"))?;
+        info!(address = %listener.local_addr()?, "API");
+        tokio::spawn(http::api::serve(listener, client.clone(), asker, Arc::clone(&metrics), Arc::clone(&health)));
+    }
     let elects = stands_for_election(arguments);
     let fence = if elects { Fence::shut() } else { Fence::open() };
     let access = Access::new(std::time::Duration::from_secs(arguments.refused_seconds));
@@ -138,7 +148,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     health.set_standby(false);
     metrics.leading.set(1);
     // Watches start now and not before: what they list is newer than everything that an earlier leader wrote.
-    let parts = start(arguments, client, fence, metrics, Arc::clone(&health), access.clone()).await?;
+    let parts = start(arguments, client, fence, metrics, Arc::clone(&health), access.clone(), window).await?;
     let kept = async {
         if elects {
             leadership.keep().await;
@@ -237,6 +247,7 @@ async fn start(
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     access: Access,
+    window: Window,
 ) -> anyhow::Result<Parts> {
     let directory = SharedDirectory::default();
     let make_writer = if arguments.dry_run { Writer::silent } else { Writer::new };
@@ -257,6 +268,7 @@ async fn start(
         scheduler_name: &leader_of(arguments),
         owners: &[],
         defaults_map: None,
+        api: arguments.api_address.is_some(),
         labels_first,
         read_only: false,
     };
@@ -292,7 +304,7 @@ async fn start(
         verdicts_per_pass: Policy::VERDICTS_PER_PASS,
         ..Policy::standard()
     };
-    let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health };
+    let wiring = Wiring { events, results, binder: command_sender, writer, directory, metrics, health, window };
     let handle = tokio::runtime::Handle::current();
     let scheduler = Scheduler::new(policy, wiring).check_every(arguments.check_every);
     let (ended_sender, ended) = tokio::sync::oneshot::channel::<()>();

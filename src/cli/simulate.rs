@@ -105,7 +105,7 @@ fn print(
     out: &mut dyn Write,
 ) -> Result<()> {
     if arguments.output == Output::Html {
-        let documents: Vec<serde_json::Value> = runs.iter().map(|(heading, cluster)| view::document(cluster, heading)).collect();
+        let documents: Vec<serde_json::Value> = runs.iter().map(|(heading, cluster)| view::document_of(cluster, heading)).collect();
         out.write_all(page::html(&documents).as_bytes())?;
         return Ok(());
     }

@@ -33,7 +33,7 @@ const SERVICE_KINDS: [(&str, &str, &str); 2] = [("", "v1", "Service"), ("discove
 #[derive(Clone, Debug, Args)]
 pub struct Live {
     #[command(flatten)]
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Live {

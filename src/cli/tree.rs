@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
     match arguments.output {
         Output::Table => out.write_all(tree::text(&shown, arguments.depth, arguments.nodes).as_bytes())?,
         Output::Svg => out.write_all(tree::svg(&shown).as_bytes())?,
-        Output::Html => out.write_all(page::html(&[view::document(&cluster, "")]).as_bytes())?,
+        Output::Html => out.write_all(page::html(&[view::document_of(&cluster, "")]).as_bytes())?,
         Output::Json => {
             let value = json!({
                 "apiVersion": "berth.scheduler/v1alpha1", "kind": "TopologyTree", "topology": shown.topology, "unit": shown.unit,

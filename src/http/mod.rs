@@ -1,4 +1,6 @@
-//! The HTTP port: metrics and health. Reads shared state only; never touches the engine.
+//! The HTTP ports: metrics and health, which read shared state only; and the API in [`api`], which asks the engine.
+
+pub mod api;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +49,10 @@ impl Health {
         let last = self.heartbeat.load(Ordering::Relaxed);
         last == 0 || now - last < HEARTBEAT_LIMIT_MILLIS
     }
+    /// Another process leads.
+    pub fn stands_by(&self) -> bool {
+        self.standby.load(Ordering::Relaxed)
+    }
     /// Decisions are being made.
     pub fn ready(&self) -> bool {
         self.synced.load(Ordering::Relaxed) && !self.stopping.load(Ordering::Relaxed)
@@ -71,7 +77,7 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
 }
 
 async fn readyz(State(app): State<App>) -> (StatusCode, &'static str) {
-    if app.health.standby.load(Ordering::Relaxed) {
+    if app.health.stands_by() {
         return (StatusCode::OK, "standing by\n");
     }
     if app.health.ready() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not synced\n") }

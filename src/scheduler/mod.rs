@@ -4,6 +4,7 @@
 //! to the API. What is in flight is bounded: above the limit it takes events in but does not decide.
 
 pub(crate) mod flights;
+pub mod sight;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::http::Health;
 use crate::status::Writer;
 use crate::telemetry::{Metrics, QueueRow, STALE_GANGS};
 use flights::{Flights, How};
+use sight::{Ask, Window};
 
 /// Events between the store and the engine; a full queue slows the watches down.
 pub const EVENT_QUEUE: usize = 16_384;
@@ -69,6 +71,7 @@ pub struct Scheduler {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     flights: Flights,
+    window: Window,
     /// Gangs with a new pod or a new PodGroup object: what was found out about them before is to be written there, too.
     joined: BTreeSet<String>,
     /// What was said of events that the model could not use: each is logged once.
@@ -119,6 +122,8 @@ pub struct Wiring {
     pub metrics: Arc<Metrics>,
     /// Heartbeat.
     pub health: Arc<Health>,
+    /// Who may look at the model.
+    pub window: Window,
 }
 
 impl Scheduler {
@@ -136,6 +141,7 @@ impl Scheduler {
             metrics: wiring.metrics,
             health: wiring.health,
             flights: Flights::default(),
+            window: wiring.window,
             joined: BTreeSet::new(),
             rejected: BTreeSet::new(),
             synced: false,
@@ -177,6 +183,10 @@ impl Scheduler {
                 break;
             }
             self.turn(now);
+            // Those that came meanwhile; the first one alone may cost a copy.
+            while let Some(ask) = self.window.next() {
+                self.show(ask);
+            }
         }
         // Dropping the sender tells the binder to finish what is under way.
         self.binder = None;
@@ -187,12 +197,18 @@ impl Scheduler {
     async fn next_batch(&mut self, stop: &mut watch::Receiver<bool>) -> Option<Vec<Input>> {
         let asked = self.wakeup.map(|at| Duration::from_millis(u64::try_from(at - now_millis()).unwrap_or(0)));
         let wait = asked.unwrap_or(HEARTBEAT).clamp(Duration::from_millis(1), HEARTBEAT);
-        let first = tokio::select! {
-            biased;
-            _ = stop.changed() => return None,
-            result = self.results.recv() => Some(Input::Told(result?)),
-            event = self.events.recv() => Some(Input::Event(event?)),
-            () = tokio::time::sleep(wait) => None,
+        let end = tokio::time::Instant::now() + wait;
+        let first = loop {
+            let ask = tokio::select! {
+                biased;
+                _ = stop.changed() => return None,
+                result = self.results.recv() => break Some(Input::Told(result?)),
+                event = self.events.recv() => break Some(Input::Event(event?)),
+                () = tokio::time::sleep_until(end) => break None,
+                // Work comes before questions, and a question makes no turn.
+                ask = self.window.asked() => ask,
+            };
+            self.show(ask);
         };
         let mut batch: Vec<Input> = first.into_iter().collect();
         while batch.len() < MAX_BATCH {
@@ -201,6 +217,13 @@ impl Scheduler {
             batch.push(input);
         }
         Some(batch)
+    }
+
+    /// Shows the model to who asks.
+    fn show(&mut self, ask: Ask) {
+        if let Some(millis) = self.window.answer(ask, &self.world, &self.policy, now_millis()) {
+            self.metrics.copy_seconds.observe(millis / 1000.0);
+        }
     }
 
     fn take(&mut self, event: Event, now: Millis) {
@@ -268,6 +291,7 @@ impl Scheduler {
     /// One turn: settle what ended, decide, report.
     fn turn(&mut self, now: Millis) {
         self.turns += 1;
+        self.window.tidy(now);
         self.settle(now);
         if self.synced && !self.looked_back {
             self.looked_back = true;
@@ -326,6 +350,7 @@ impl Scheduler {
         let mut for_gangs: BTreeMap<String, Vec<Victim>> = BTreeMap::new();
         for eviction in outcome.evictions {
             self.writer.evicted(&eviction, now);
+            self.window.evicted(&eviction);
             match &eviction.cause {
                 Cause::Stale(_) => self.give_up(eviction, now),
                 Cause::Room(room) => {
@@ -417,6 +442,7 @@ impl Scheduler {
 
     fn hand_over(&mut self, decision: Decision, now: Millis) {
         self.count_decided(&decision, now);
+        self.window.placed(&decision, now);
         debug!(gang = %decision.gang.name, namespace = %decision.gang.namespace, pods = decision.placements.len(), "decided");
         let pods: Vec<String> = decision.placements.iter().map(|placement| placement.pod_uid.clone()).collect();
         for uid in &pods {

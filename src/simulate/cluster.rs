@@ -27,6 +27,7 @@ use crate::cluster::convert::storage::{StorageError, StorageKinds};
 use crate::cluster::convert::{self, ConvertError, Membership, Priorities};
 use crate::cluster::core_groups::CoreGroups;
 use crate::grouping::expand::{expand, is_template, is_workload};
+use crate::moment::{Gone, Moment, Placed};
 use crate::grouping::core_group::is_core_group;
 use crate::grouping::kind_defaults::KindDefaults;
 use crate::grouping::pod_gang::is_pod_gang;
@@ -159,6 +160,14 @@ impl Cluster {
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.options.policy()
+    }
+
+    /// What answers are made from.
+    #[must_use]
+    pub fn moment(&self) -> Moment<'_> {
+        let placed = self.decisions.iter().map(|decision| Arc::new(Placed::of(decision, self.now))).collect();
+        let gone = self.evictions.iter().map(|eviction| Arc::new(Gone::of(eviction))).collect();
+        Moment { world: &self.world, policy: self.policy(), now: self.now, placed, gone }
     }
 
     /// Pods with their namespace and name, in that order.

@@ -57,6 +57,10 @@ pub struct Metrics {
     pub passes: IntCounter,
     /// Time of one pass.
     pub pass_seconds: Histogram,
+    /// Time of one copy of the model for those who ask.
+    pub copy_seconds: Histogram,
+    /// Requests that the HTTP API answered, by status.
+    pub answers: IntCounterVec,
     /// Search steps.
     pub search_steps: IntCounter,
     /// Answers checked from the facts.
@@ -216,6 +220,8 @@ impl Metrics {
             watch_errors: t.counter_by("berth_watch_errors_total", "Errors of watches", "kind")?,
             passes: t.counter("berth_passes_total", "Passes of the engine")?,
             pass_seconds: t.seconds("berth_pass_seconds", "Time of one pass of the engine")?,
+            copy_seconds: t.seconds("berth_copy_seconds", "Time of one copy of the model for the HTTP API (--api-address)")?,
+            answers: t.counter_by("berth_answers_total", "Requests that the HTTP API answered, by status", "code")?,
             search_steps: t.counter("berth_search_steps_total", "Steps of the placement search")?,
             checks: t.counter("berth_checks_total", "Answers of the engine checked from the facts (--check-every)")?,
             checks_undecided: t.counter("berth_checks_undecided_total", "Checked answers that the checker could not judge")?,

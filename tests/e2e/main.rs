@@ -3,6 +3,7 @@
 //! Each test has a control plane and a Berth of its own; run them one at a time (`make e2e`).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod api;
 mod compat;
 mod controllers;
 mod core_groups;

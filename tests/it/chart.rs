@@ -22,6 +22,7 @@ fn generated() -> Vec<(PathBuf, String)> {
         scheduler_name: "kai-scheduler",
         owners: &[],
         defaults_map: None,
+        api: false,
         labels_first: false,
         read_only: false,
     };

@@ -1,53 +1,15 @@
 // The page in a headless browser: content, interaction, accessibility, no error, no request, a picture per view.
 // node tests/page/check.mjs PAGE.html PICTURES [CHROMIUM]: exit 0 when everything holds. `make page` runs it.
-import { spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { open, poorContrast } from "./browser.mjs";
 
 const [, , page, folder, browser = "chromium"] = process.argv;
 const BUDGET = 300; // milliseconds for one click, drawing included
-mkdirSync(folder, { recursive: true });
-const chrome = spawn(browser, ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1100,1400", "--remote-debugging-pipe", "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
-let next = 1, buffer = "";
-const waiting = new Map(), errors = [], requests = [];
-chrome.stdio[4].on("data", data => {
-  buffer += data;
-  const parts = buffer.split("\0");
-  buffer = parts.pop();
-  for (const part of parts) {
-    const message = JSON.parse(part);
-    if (message.id) waiting.get(message.id)?.(message);
-    if (message.method === "Runtime.exceptionThrown") errors.push(message.params.exceptionDetails.exception?.description ?? message.params.exceptionDetails.text);
-    if (message.method === "Log.entryAdded" && message.params.entry.level === "error") errors.push(message.params.entry.text);
-    if (message.method === "Runtime.consoleAPICalled" && message.params.type === "error") errors.push(JSON.stringify(message.params.args));
-    if (message.method === "Network.requestWillBeSent") requests.push(message.params.request.url);
-  }
-});
-let session;
-const send = (method, params = {}) => new Promise(done => {
-  const id = next++;
-  waiting.set(id, done);
-  chrome.stdio[3].write(JSON.stringify({ id, method, params, sessionId: session }) + "\0");
-});
-const run = async expression => {
-  const { result } = await send("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true });
-  if (result.exceptionDetails) throw new Error(expression + ": " + result.exceptionDetails.exception?.description);
-  return result.result.value;
-};
-let failed = 0, passed = 0;
-const holds = (what, is) => { if (is) passed++; else { failed++; console.error("does not hold: " + what); } };
-const picture = async name => {
-  const { result } = await send("Page.captureScreenshot", { format: "png" });
-  writeFileSync(resolve(folder, name + ".png"), Buffer.from(result.data, "base64"));
-};
+const { send, run, until, picture, holds, close, errors, requests } = await open(browser, folder);
 const timed = click => run(`(async () => { const t = performance.now(); ${click}; document.body.offsetHeight; return performance.now() - t; })()`);
 
-const limit = setTimeout(() => { console.error("the browser did not answer"); chrome.kill(); process.exit(1); }, 90000);
-const { result: { targetId } } = await send("Target.createTarget", { url: "about:blank" });
-session = (await send("Target.attachToTarget", { targetId, flatten: true })).result.sessionId;
-for (const domain of ["Page", "Runtime", "Log", "Network"]) await send(domain + ".enable");
 await send("Page.navigate", { url: "file://" + resolve(page) });
-for (let i = 0; i < 200 && !(await run(`document.readyState === "complete" && document.querySelectorAll("#cards > *").length > 0`)); i++) await new Promise(done => setTimeout(done, 50));
+await until(`document.readyState === "complete" && document.querySelectorAll("#cards > *").length > 0`);
 
 // The page of a fabric has hosts and links where that of a cluster has nodes, room and gangs.
 const fabric = await run(`doc.fabric === true`);
@@ -79,18 +41,9 @@ holds("ids are unique", await run(`(ids => new Set(ids).size === ids.length)([..
 holds("one first heading, a language, a title", await run(`document.querySelectorAll("h1").length === 1 && document.documentElement.lang === "en" && document.title !== ""`));
 holds("the map has words", (await run(`document.getElementById("canvas").getAttribute("aria-label")`)).startsWith("Map of "));
 holds("table heads have a scope", await run(`[...document.querySelectorAll("th")].every(h => h.scope)`));
-const contrast = `(() => {
-  const light = c => { const [r, g, b] = c.match(/\\d+(\\.\\d+)?/g).map(Number).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const behind = e => { for (let at = e; at; at = at.parentElement) { const c = getComputedStyle(at).backgroundColor; if (!c.startsWith("rgba(0, 0, 0, 0")) return c; } return "rgb(255, 255, 255)"; };
-  const poor = [...document.querySelectorAll("p, b, span, td, th, h1, h2, li, button, code")].filter(e => e.textContent.trim() && e.offsetParent).filter(e => {
-    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
-  });
-  return poor.slice(0, 3).map(e => e.outerHTML.slice(0, 80)).join(" ");
-})()`;
 for (const scheme of ["light", "dark"]) {
   await send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
-  const poor = await run(contrast);
+  const poor = await run(poorContrast);
   holds(`contrast in ${scheme}: ${poor}`, poor === "");
 }
 await run(`window.dispatchEvent(new Event("resize"))`);
@@ -101,7 +54,4 @@ await picture("narrow-dark");
 holds("no error: " + errors.join("; "), errors.length === 0);
 holds("no request but the page: " + requests.join(" "), requests.every(url => url.startsWith("file://" + resolve(page))));
 console.log(`slowest click ${Math.round(slowest)} ms`);
-console.log(`${passed} passed, ${failed} failed`);
-clearTimeout(limit);
-chrome.kill();
-process.exit(failed ? 1 : 0);
+close();

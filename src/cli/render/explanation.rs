@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use berth_engine::facts::ObjectKey;
 use berth_engine::outcome::{GangReport, GangState, Rule};
-use berth_engine::remedy::{DomainRoom, Effect, Remedies};
+use berth_engine::remedy::{self, DomainRoom, Effect, Remedies};
 use serde_json::{Value, json};
 
 use super::json as document;
 use super::words::{hanging, quality_word, ranges, state_word, title};
 use crate::explain;
+use crate::moment::{Moment, waits};
 
 /// Domains of one level that the table lists; the best come first.
 const MAX_DOMAINS: usize = 5;
@@ -26,8 +28,36 @@ pub struct Explained {
     pub remedies: Remedies,
     /// Room per domain.
     pub rooms: Vec<DomainRoom>,
-    /// Names of the gangs that were placed in this run.
-    pub before: Vec<String>,
+    /// The gangs that were placed in this run.
+    pub before: Vec<Before>,
+}
+
+impl Explained {
+    /// Everything that is known now; what would help is looked for in so many trials at the most.
+    #[must_use]
+    pub fn of(moment: &Moment<'_>, gang: &GangReport, trials: u32) -> Self {
+        let Moment { world, policy, now, placed, .. } = moment;
+        let remedies = remedy::remedies(world, policy, *now, &gang.uid, trials);
+        let rooms = if waits(gang) { remedy::domain_rooms(world, policy, &gang.uid) } else { Vec::new() };
+        let mut before: Vec<Before> = Vec::new();
+        for other in placed.iter().filter(|other| other.gang_uid != gang.uid && waits(gang)) {
+            if !before.iter().any(|known| known.gang == other.gang) {
+                before.push(Before { uid: other.gang_uid.clone(), gang: other.gang.clone(), name: other.gang.name.clone() });
+            }
+        }
+        Self { gang: gang.clone(), remedies, rooms, before }
+    }
+}
+
+/// A gang that was placed earlier, so may stand in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Its UID.
+    pub uid: String,
+    /// Namespace and name.
+    pub gang: ObjectKey,
+    /// How it is called.
+    pub name: String,
 }
 
 /// All that is said.
@@ -97,9 +127,19 @@ fn explained(explained: &Explained) -> Value {
         map.insert("tried".to_owned(), json!(explained.remedies.tried));
         map.insert("cutShort".to_owned(), json!(explained.remedies.cut_short));
         map.insert("domains".to_owned(), Value::Array(rooms));
-        map.insert("placedBefore".to_owned(), json!(explained.before));
+        map.insert("placedBefore".to_owned(), json!(names(&explained.before)));
     }
     value
+}
+
+fn names(before: &[Before]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for gang in before {
+        if !names.contains(&gang.name.as_str()) {
+            names.push(&gang.name);
+        }
+    }
+    names
 }
 
 /// The one sentence: the first reason, or that nothing waits.
@@ -164,8 +204,8 @@ fn gang(explained: &Explained, text: &mut String) {
     }
     rooms(&explained.rooms, text);
     if !explained.before.is_empty() {
-        let shown: Vec<&str> = explained.before.iter().take(MAX_BEFORE).map(String::as_str).collect();
-        let more = explained.before.len().saturating_sub(MAX_BEFORE);
+        let shown: Vec<&str> = names(&explained.before).into_iter().take(MAX_BEFORE).collect();
+        let more = names(&explained.before).len().saturating_sub(MAX_BEFORE);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text.push('\n');
         text.push_str(&hanging(&format!("Placed in this run, before or beside it: {}{more}", shown.join(", ")), "  ", "    "));

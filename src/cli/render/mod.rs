@@ -11,3 +11,5 @@ pub mod table;
 pub mod tree;
 pub mod view;
 mod words;
+
+pub use words::title;

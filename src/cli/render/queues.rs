@@ -1,14 +1,16 @@
 //! Queues and the line of gangs in front of them, as a table and as JSON.
 
+use std::collections::BTreeSet;
+
 use berth_engine::facts::Millis;
 use berth_engine::outcome::{GangReport, QueueReport, Turn};
+use berth_engine::world::World;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::json::gang as gang_json;
 use super::words::{hanging, title};
 use crate::explain;
-use crate::simulate::cluster::Cluster;
 
 /// Widest name of a queue that is not cut.
 const NAME_WIDTH: usize = 26;
@@ -30,18 +32,43 @@ pub struct View {
 }
 
 impl View {
-    /// What waits in a cluster. `now` is for ages; that of the cluster when it is not given.
+    /// What waits, in this order. `now` is for ages.
     #[must_use]
-    pub fn of(cluster: &mut Cluster, namespace: Option<&str>, now: Option<Millis>) -> Self {
-        let line = cluster.line();
+    pub fn of(world: &World, line: Vec<Turn>, namespace: Option<&str>, now: Millis) -> Self {
         let total = line.len();
         let waiters = line.into_iter().enumerate().filter_map(|(at, turn)| {
-            let gang = cluster.world().gang_report(&turn.uid)?;
+            let gang = world.gang_report(&turn.uid)?;
             let is_shown = namespace.is_none_or(|namespace| gang.key.namespace == namespace);
             is_shown.then_some(Waiter { position: at + 1, turn, gang })
         });
         let waiters = waiters.collect();
-        Self { queues: cluster.world().queue_reports(), waiters, total, now: now.unwrap_or_else(|| cluster.now()) }
+        Self { queues: world.queue_reports(), waiters, total, now }
+    }
+
+    /// Shows the gangs otherwise.
+    pub fn change_gangs(&mut self, mut change: impl FnMut(&GangReport) -> GangReport) {
+        for waiter in &mut self.waiters {
+            waiter.gang = change(&waiter.gang);
+        }
+    }
+
+    /// Leaves only these queues and those above them.
+    pub fn keep_queues_above(&mut self, names: &BTreeSet<String>) {
+        let mut kept = names.clone();
+        // As deep as there are queues, so a queue that is above itself ends it as well.
+        for _ in 0..self.queues.len() {
+            let above = self.queues.iter().filter(|queue| kept.contains(&queue.name)).filter_map(|queue| queue.share.parent.clone());
+            let above: Vec<String> = above.collect();
+            let before = kept.len();
+            kept.extend(above);
+            if kept.len() == before {
+                break;
+            }
+        }
+        self.queues.retain(|queue| kept.contains(&queue.name));
+        for queue in &mut self.queues {
+            queue.children.retain(|name| kept.contains(name));
+        }
     }
 
     /// For people.

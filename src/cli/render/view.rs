@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::words::{notes, state_word, title};
 use crate::explain;
+use crate::moment::Moment;
 use crate::simulate::cluster::Cluster;
 use crate::simulate::result::SimulationResult;
 
@@ -110,11 +111,17 @@ impl Place {
     }
 }
 
-/// Everything that the page shows.
+/// Everything that the page shows of a cluster made of files.
 #[must_use]
-pub fn document(cluster: &Cluster, heading: &str) -> Value {
-    let notes = notes(&SimulationResult::of(cluster));
-    let world = cluster.world();
+pub fn document_of(cluster: &Cluster, heading: &str) -> Value {
+    document(&cluster.moment(), heading, &notes(&SimulationResult::of(cluster)), TRIALS)
+}
+
+/// Everything that the page shows. What would help is looked for in so many trials a gang; in none, the page asks for it
+/// when somebody wants to know.
+#[must_use]
+pub fn document(moment: &Moment<'_>, heading: &str, notes: &[String], trials: u32) -> Value {
+    let world = moment.world;
     let nodes = world.node_views();
     let in_cores = is_in_cores(&nodes);
     let gangs = world.gang_reports();
@@ -140,24 +147,30 @@ pub fn document(cluster: &Cluster, heading: &str) -> Value {
         levels.insert(name, labels.into_iter().filter(|label| label != "kubernetes.io/hostname").collect());
     }
     let mut left = MAX_EXPLAINED;
-    let gangs: Vec<Value> = gangs.iter().map(|gang| self::gang(cluster, gang, &mut left)).collect();
+    let shown_gangs: Vec<Value> = gangs.iter().map(|gang| self::gang(moment, gang, trials, &mut left)).collect();
     let queues: Vec<Value> = world
         .queue_reports()
         .iter()
         .map(|queue| json!({"name": queue.name, "children": queue.children, "allocated": shares(&queue.allocated), "requested": shares(&queue.requested)}))
         .collect();
-    let latest = cluster.decisions.len().saturating_sub(MAX_DECISIONS);
-    let decisions: Vec<Value> = cluster.decisions[latest..]
+    let decisions: Vec<Value> = moment
+        .placed
         .iter()
         .rev()
-        .map(|decision| {
-            let nodes: std::collections::BTreeSet<&str> = decision.placements.iter().map(|placement| placement.node.as_str()).collect();
-            json!({"gang": index.get(decision.gang_uid.as_str()), "name": decision.gang.name, "pods": decision.placements.len(), "nodes": nodes})
-        })
+        .take(MAX_DECISIONS)
+        .map(|placed| json!({"gang": index.get(placed.gang_uid.as_str()), "name": placed.gang.name, "pods": placed.pods, "nodes": placed.nodes}))
         .collect();
+    let evictions: Vec<Value> = moment
+        .gone
+        .iter()
+        .rev()
+        .take(MAX_DECISIONS)
+        .map(|gone| json!({"gang": index.get(gone.gang_uid.as_str()), "name": gone.gang.name, "pods": gone.pods, "why": gone.why}))
+        .collect();
+    let evicted: Vec<&String> = moment.gone.iter().flat_map(|gone| &gone.pods).collect();
     json!({
-        "heading": heading, "unit": if in_cores { "cores" } else { "GPUs" }, "topologies": levels, "nodes": shown, "gangs": gangs,
-        "queues": queues, "decisions": decisions, "evicted": cluster.evicted, "notes": notes,
+        "heading": heading, "unit": if in_cores { "cores" } else { "GPUs" }, "topologies": levels, "nodes": shown, "gangs": shown_gangs,
+        "queues": queues, "decisions": decisions, "evictions": evictions, "evicted": evicted, "notes": notes,
     })
 }
 
@@ -168,17 +181,17 @@ fn shares(amounts: &Amounts) -> Value {
     json!({"gpus": gpus, "cores": of("cpu") / 1000})
 }
 
-fn gang(cluster: &Cluster, gang: &GangReport, left: &mut usize) -> Value {
+fn gang(moment: &Moment<'_>, gang: &GangReport, trials: u32, left: &mut usize) -> Value {
     let waits = gang.state != GangState::Done && !gang.reasons.is_empty();
     let mut remedies = Vec::new();
-    if waits && *left > 0 {
+    if waits && trials > 0 && *left > 0 {
         *left -= 1;
-        let found = remedy::remedies(cluster.world(), &cluster.policy(), cluster.now(), &gang.uid, TRIALS).found;
+        let found = remedy::remedies(moment.world, &moment.policy, moment.now, &gang.uid, trials).found;
         remedies = found.iter().map(|remedy| explain::remedy(&remedy.fixes)).collect();
     }
     let reasons: Vec<String> = gang.reasons.iter().map(explain::sentence).collect();
     json!({
-        "title": title(gang), "queue": gang.queue, "state": state_word(gang.state), "pods": gang.pods, "bound": gang.bound, "min": gang.min_member,
+        "title": title(gang), "id": [gang.key.namespace, gang.key.name], "queue": gang.queue, "state": state_word(gang.state), "pods": gang.pods, "bound": gang.bound, "min": gang.min_member,
         "code": gang.reasons.first().map(|reason| reason.code_name()), "reasons": reasons, "fixes": remedies,
     })
 }

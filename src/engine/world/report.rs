@@ -173,6 +173,12 @@ impl World {
         named.cloned().or_else(|| self.default_topology(default).map(str::to_owned))
     }
 
+    /// True when a node of this name is known.
+    #[must_use]
+    pub fn has_node(&self, name: &str) -> bool {
+        self.node_by_name.contains_key(name)
+    }
+
     /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
     #[must_use]
     pub fn domains_of_node(&self, node: &str) -> Vec<(String, DomainPath)> {
