@@ -87,6 +87,12 @@ fn head(reason: &Reason) -> String {
         Code::AlreadySplit => {
             format!("{who}already runs in more than one {level}, against its required level: no pod is moved")
         }
+        Code::DomainLimit if !reason.detail.is_empty() => {
+            format!("its limits on domains ({}) leave no placement together, though each of them does", reason.detail)
+        }
+        Code::DomainLimit => {
+            format!("it may use at most {} of {level}, and needs {}", units(reason.unit, reason.has), reason.needs)
+        }
         Code::SubgroupsDoNotFitTogether => {
             let within = reason
                 .level
@@ -169,6 +175,7 @@ fn units(unit: Unit, count: u32) -> String {
         Unit::Pods => "pod",
         Unit::Segments => "segment",
         Unit::Subgroups => "subgroup",
+        Unit::Domains => "domain",
     };
     format!("{count} {word}{}", plural(i64::from(count)))
 }
@@ -330,6 +337,7 @@ fn phrase(fix: &Fix, named: Option<&DomainPath>) -> String {
         (FixKind::FreeCapacity, _) => format!("free room for {} more pod{}{within}", fix.count, plural(fix.count)),
         (FixKind::RelaxLevel, [.., level]) if !level.is_empty() => format!("allow a wider level ({level})"),
         (FixKind::RelaxLevel, _) => "allow a wider level".to_owned(),
+        (FixKind::AllowDomains, _) => format!("allow {} domain{} of {targets}", fix.count, plural(fix.count)),
         (FixKind::LabelNodes, names) => {
             let stand = if names.len() == 1 { "it stands" } else { "they stand" };
             format!("label {}{within}, if {stand} there: {}", nodes(names.len()), some(names))

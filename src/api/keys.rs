@@ -14,6 +14,13 @@ pub const OBJECTIVE: &str = "berth.scheduler/objective";
 /// Annotation on a derived PodGroup, `"true"`: its objective came from the workload, and goes when that no longer names one.
 pub const DERIVED_OBJECTIVE: &str = "berth.scheduler/derived-objective";
 
+/// Annotation on an owner, its only pod template or a PodGroup, `rack=2` or `block=1,rack=4`: of these levels (label or alias)
+/// of its topology the gang uses at most so many domains.
+pub const MAX_DOMAINS: &str = "berth.scheduler/max-domains";
+
+/// Annotation on a derived PodGroup, `"true"`: its limits on domains came from the workload, and go when that no longer has some.
+pub const DERIVED_MAX_DOMAINS: &str = "berth.scheduler/derived-max-domains";
+
 /// Annotation on a PodGroup of ours, JSON: subgroups that prefer the lowest level of their topology on their own.
 pub const AUTOMATIC_PREFERRED: &str = "berth.scheduler/automatic-preferred";
 

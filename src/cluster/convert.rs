@@ -29,7 +29,7 @@ mod shape;
 pub mod storage;
 
 pub use gang::{
-    derived_gang_facts, gang_facts, has_derived_constraint, has_derived_objective, unread_owner_fact, write_promise,
+    DERIVED, derived_gang_facts, gang_facts, has_derived_constraint, is_derived, unread_owner_fact, write_promise,
 };
 pub use shape::shape_facts;
 

@@ -12,7 +12,7 @@ use berth_engine::facts::{Event, GangFacts, Millis, ObjectKey, Problem, ProblemC
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
-use super::convert::{self, Membership, automatic, has_derived_constraint, has_derived_objective};
+use super::convert::{self, Membership, automatic, has_derived_constraint, is_derived};
 use super::directory::Member;
 use super::owners::forbidden_owner;
 use super::raw;
@@ -435,8 +435,10 @@ fn manifest(group: &Group) -> Value {
     if group.spec.topology_constraint.is_some() {
         annotations.insert(keys::DERIVED_CONSTRAINT.to_owned(), keys::TRUE.to_owned());
     }
-    if annotations.contains_key(keys::OBJECTIVE) {
-        annotations.insert(keys::DERIVED_OBJECTIVE.to_owned(), keys::TRUE.to_owned());
+    for (key, mark) in convert::DERIVED {
+        if annotations.contains_key(key) {
+            annotations.insert(mark.to_owned(), keys::TRUE.to_owned());
+        }
     }
     let reference = |owner: &ObjectId| json!({"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid});
     let owners: Vec<Value> = [&group.owner].into_iter().chain(&group.further_owners).map(reference).collect();
@@ -500,9 +502,11 @@ fn difference(object: &PodGroup, wanted: &Value) -> Option<Value> {
             annotations.entry(key).or_insert(Value::Null);
         }
     }
-    if has_derived_objective(object) && wanted["metadata"]["annotations"][keys::OBJECTIVE].is_null() {
-        for key in [keys::DERIVED_OBJECTIVE, keys::OBJECTIVE].into_iter().filter(is_there) {
-            annotations.insert(key.to_owned(), Value::Null);
+    for (key, mark) in convert::DERIVED {
+        if is_derived(object, key) && wanted["metadata"]["annotations"][key].is_null() {
+            for key in [mark, key].into_iter().filter(is_there) {
+                annotations.insert(key.to_owned(), Value::Null);
+            }
         }
     }
     let owners = missing_owners(object, &wanted["metadata"]["ownerReferences"]);

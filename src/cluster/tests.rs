@@ -293,6 +293,34 @@ fn an_objective_goes_with_its_annotation_unless_a_person_wrote_it() {
 }
 
 #[test]
+fn limits_on_domains_go_with_their_annotation_unless_a_person_wrote_them() {
+    let key = "berth.scheduler/max-domains";
+    let limits = |effects: &[Effect]| {
+        let all = gangs(effects)[0].limits.iter().map(|limit| format!("{}={}", limit.level, limit.most));
+        all.collect::<Vec<_>>().join(" ")
+    };
+    let (mut store, object) = with_pod_group(&json!({key: "zone=1, rack=4"}), |_| {});
+    assert_eq!(object["metadata"]["annotations"]["berth.scheduler/derived-max-domains"], "true");
+    let mut job_with = job("3");
+    job_with["metadata"]["annotations"][key] = json!("zone=1, rack=4");
+    assert_eq!(limits(&apply(&mut store, job_kind(), job_with)), "zone=1 rack=4");
+    let effects = apply(&mut store, job_kind(), job("2"));
+    assert_eq!(limits(&effects), "");
+    assert!(patch(&effects).unwrap()["metadata"]["annotations"].get(key).is_some_and(Value::is_null));
+    // Hand-written: they stay, and the workload's own go before them.
+    let (mut store, _) = with_pod_group(&json!({}), |object| object["metadata"]["annotations"][key] = json!("rack=2"));
+    let effects = apply(&mut store, job_kind(), job("3"));
+    assert_eq!(limits(&effects), "rack=2");
+    assert!(patch(&effects).unwrap()["metadata"]["annotations"].get(key).is_none());
+    let mut wrong = job("3");
+    wrong["metadata"]["annotations"][key] = json!("rack=0");
+    let effects = apply(&mut store, job_kind(), wrong);
+    let problem = &gangs(&effects)[0].problems[0];
+    assert_eq!((problem.code.as_str(), problem.object.as_str(), problem.value.as_str()), ("InvalidMaxDomains", "Job/train", "rack=0"));
+    assert!(problem.allowed.contains("block=1,rack=4"), "{}", problem.allowed);
+}
+
+#[test]
 fn a_grouping_rule_counts_at_once() {
     let mut store = store();
     end_lists(&mut store);

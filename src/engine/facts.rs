@@ -370,6 +370,15 @@ pub struct AwaitedFacts {
     pub shape: Option<ShapeFacts>,
 }
 
+/// A limit on the domains of a level that a gang uses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DomainLimit {
+    /// The level, by label or alias.
+    pub level: String,
+    /// Domains at the most; 1 at least.
+    pub most: u32,
+}
+
 /// A gang: one PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GangFacts {
@@ -403,6 +412,8 @@ pub struct GangFacts {
     pub stale_since: Option<Millis>,
     /// What the best placement of it is; `None`: the operator's choice.
     pub objective: Option<Objective>,
+    /// How many domains of which levels it may use.
+    pub limits: Vec<DomainLimit>,
     /// How its parts are called.
     pub constraint_keys: ConstraintKeys,
     /// The flat list that encodes the tree.

@@ -362,6 +362,8 @@ pub enum Code {
     PinnedDomainFull,
     /// Running members already violate the required level.
     AlreadySplit,
+    /// There is a place, but in more domains of a level than the gang may use.
+    DomainLimit,
     /// Every subgroup fits alone, not all together.
     SubgroupsDoNotFitTogether,
     /// The cluster (or the nodes that pass the rules) has too little room.
@@ -386,7 +388,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation checks.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 23] = [
         Code::Problem,
         Code::UnsupportedFeature,
         Code::QueueNotFound,
@@ -399,6 +401,7 @@ impl Code {
         Code::RequiredDomainTooSmall,
         Code::PinnedDomainFull,
         Code::AlreadySplit,
+        Code::DomainLimit,
         Code::SubgroupsDoNotFitTogether,
         Code::NotEnoughRoom,
         Code::NoNodeMatches,
@@ -427,6 +430,7 @@ impl Code {
             Code::RequiredDomainTooSmall => "RequiredDomainTooSmall",
             Code::PinnedDomainFull => "PinnedDomainFull",
             Code::AlreadySplit => "AlreadySplit",
+            Code::DomainLimit => "DomainLimit",
             Code::SubgroupsDoNotFitTogether => "SubgroupsDoNotFitTogether",
             Code::NotEnoughRoom => "NotEnoughRoom",
             Code::NoNodeMatches => "NoNodeMatches",
@@ -448,6 +452,7 @@ impl Code {
             self,
             Code::RequiredDomainTooSmall
                 | Code::PinnedDomainFull
+                | Code::DomainLimit
                 | Code::SubgroupsDoNotFitTogether
                 | Code::NotEnoughRoom
                 | Code::NoNodeMatches
@@ -467,6 +472,8 @@ pub enum Unit {
     Segments,
     /// Subgroups.
     Subgroups,
+    /// Domains: allowed, and needed at the least.
+    Domains,
 }
 
 /// One reason: data, never prose.
@@ -497,7 +504,7 @@ pub struct Reason {
     /// The limit or quota, for `Code::QueueOverLimit` and `Code::QueueOverQuota`; the queue's name for the other queue codes.
     pub queue: Option<QueueBlock>,
     /// Free text: the missing parent for `Code::QueueOrphaned` (empty when the queue is above itself), the API server's for `Code::BindRefused` and `Code::StaleGang`, what is awaited for
-    /// `Code::VolumesNotReady`, the key for `Code::UnsupportedFeature`.
+    /// `Code::VolumesNotReady`, all limits where no single one is to blame for `Code::DomainLimit`, the key for `Code::UnsupportedFeature`.
     pub detail: String,
     /// Smallest changes that would help.
     pub fixes: Vec<Fix>,
@@ -537,6 +544,7 @@ impl Reason {
                 | Code::AlreadySplit => Some(Proof::Stated),
                 Code::RequiredDomainTooSmall
                 | Code::PinnedDomainFull
+                | Code::DomainLimit
                 | Code::SubgroupsDoNotFitTogether
                 | Code::NotEnoughRoom
                 | Code::NoNodeMatches
@@ -657,6 +665,8 @@ pub enum FixKind {
     FreeCapacity,
     /// Relax the required level to a wider one.
     RelaxLevel,
+    /// Allow more domains of a level: `count`.
+    AllowDomains,
     /// Label nodes so that they take part in a level.
     LabelNodes,
     /// Uncordon nodes.
@@ -692,6 +702,7 @@ impl FixKind {
         match self {
             FixKind::FreeCapacity => "FreeCapacity",
             FixKind::RelaxLevel => "RelaxLevel",
+            FixKind::AllowDomains => "AllowDomains",
             FixKind::LabelNodes => "LabelNodes",
             FixKind::Uncordon => "Uncordon",
             FixKind::RaiseLimit => "RaiseLimit",
@@ -718,7 +729,7 @@ pub struct Fix {
     pub verified: bool,
     /// The domain concerned; empty when none.
     pub domain: DomainPath,
-    /// How many pods' room, or how many nodes, or the new limit in thousandths.
+    /// How many pods' room, how many nodes or domains, or the new limit in thousandths.
     pub count: i64,
     /// Subgroup, level, node names, queue: what the kind speaks of.
     pub target: Vec<String>,

@@ -48,6 +48,8 @@ codes! {
     InvalidField,
     /// A gang of several owners whose roles are not said, or not said right.
     InvalidGang,
+    /// Limits on domains that can't be read.
+    InvalidMaxDomains,
     /// A pod without a label that says which member it is, or with an unusable one.
     InvalidMemberLabel,
     /// A minimum that is no positive integer, or more than there will ever be pods.

@@ -534,6 +534,8 @@ impl Signature {
                 words.extend([1 + u64::from(tree.0), depth(required), depth(preferred)]);
             }
         }
+        words.push(item.limits.len() as u64);
+        words.extend(item.limits.iter().flat_map(|limit| [u64::from(limit.tree.0), limit.depth as u64, limit.most as u64]));
         words.push(item.live.len() as u64);
         words.extend(item.live.iter().map(|node| u64::from(node.0)));
         // Names are part of the verdict, so unlike names do not share it.

@@ -3,6 +3,8 @@
 //! A verdict is made after a solve failed, on the same ledger. Fixes are
 //! solved again with the change applied before they count as verified.
 
+mod limits;
+
 use std::collections::BTreeMap;
 
 use crate::fit::pod_affinity;
@@ -28,6 +30,7 @@ impl Solver<'_> {
         // What only the solver can count is a proof when it also tried everything, and none otherwise.
         let found = self.no_node(root).or_else(|| self.blocking(root));
         let found = found.filter(|reason| reason.proof.is_some() || exhausted.is_some());
+        let found = found.or_else(|| exhausted.as_ref().and_then(|_| self.domain_limit(root)));
         let mut reason = found.unwrap_or_else(|| {
             let mut reason = Reason::new(match failure {
                 Failure::Impossible if self.coupled => Code::PodRulesUnmet,
@@ -70,6 +73,7 @@ impl Solver<'_> {
             level,
             unit: Unit::Pods,
             size: 1,
+            together: None,
             needs: needs as u32,
             domains: histogram(rooms),
         };
@@ -314,7 +318,7 @@ impl Solver<'_> {
     }
 
     fn add_fixes(&mut self, root: &Item, reason: &mut Reason) {
-        if reason.code == Code::NoNodeMatches {
+        if matches!(reason.code, Code::NoNodeMatches | Code::DomainLimit) {
             return;
         }
         if let Some(fix) = self.free_capacity(root, reason) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::pod_group::{PodGroupSpec, Preemptibility, TopologyConstraint};
-use berth_api::{keys, parse_duration_millis};
+use berth_api::{keys, max_domains, parse_duration_millis, parse_max_domains};
 use berth_engine::policy::Objective;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -19,13 +19,14 @@ const LONGEST_NAME: usize = 253;
 const DEVICE_SHARING: [&str; 4] = [keys::GPU_FRACTION, keys::GPU_MEMORY, keys::GPU_FRACTION_NUM_DEVICES, keys::MPS];
 
 /// Annotations that speak about the very object they are on, or that binding writes on a pod that is its own owner.
-const NOT_COPIED: [&str; 9] = [
+const NOT_COPIED: [&str; 10] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
     keys::POD_GROUP,
     keys::DECISION,
     keys::AUTOMATIC_PREFERRED,
     keys::DERIVED_OBJECTIVE,
+    keys::DERIVED_MAX_DOMAINS,
     keys::RECEIVED_RESOURCE_TYPE,
     keys::NUMA_PREDICTED,
     keys::NUMA_OBSERVED,
@@ -121,6 +122,7 @@ impl<'a> Defaults<'a> {
             ..PodGroupSpec::default()
         };
         self.read_objective(&mut group);
+        self.read_max_domains(&mut group);
         self.note_what_is_not_read(&mut group);
         group
     }
@@ -132,6 +134,16 @@ impl<'a> Defaults<'a> {
         if Objective::named(value).is_none() {
             let code = ProblemCode::InvalidPolicy;
             group.problems.push(GroupProblem::text(code, object, keys::OBJECTIVE, value, Objective::allowed()));
+        }
+    }
+
+    /// Limits on domains, likewise.
+    fn read_max_domains(&self, group: &mut Group) {
+        let Some((object, value)) = self.annotation(keys::MAX_DOMAINS) else { return };
+        group.annotations.insert(keys::MAX_DOMAINS.to_owned(), value.to_owned());
+        if parse_max_domains(value).is_err() {
+            let code = ProblemCode::InvalidMaxDomains;
+            group.problems.push(GroupProblem::text(code, object, keys::MAX_DOMAINS, value, max_domains::ALLOWED));
         }
     }
 

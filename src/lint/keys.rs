@@ -8,13 +8,14 @@ use super::{Finding, pod_templates};
 use crate::simulate::input::Item;
 
 /// Annotations that are read or written.
-pub(super) const ANNOTATIONS: [&str; 27] = [
+pub(super) const ANNOTATIONS: [&str; 29] = [
     keys::TOPOLOGY, keys::TOPOLOGY_REQUIRED, keys::TOPOLOGY_PREFERRED, keys::SEGMENT_SIZE, keys::SEGMENT_REQUIRED,
     keys::SEGMENT_PREFERRED, keys::BATCH_MIN_MEMBER, keys::SKIP_POD_GROUPER, keys::PREEMPTION_DELAY,
     keys::STALENESS_GRACE_PERIOD, keys::POD_INDEX_LABEL, keys::TOP_OWNER_METADATA, keys::STALE_TIMESTAMP,
     keys::LAST_START_TIMESTAMP, keys::LAST_EVICTION_TIMESTAMP, keys::NUMA_PREDICTED, keys::NUMA_OBSERVED,
     keys::DEFAULT_TOPOLOGY, keys::AUTOMATIC_PREFERRED, keys::DECISION, keys::DOMAIN, keys::DERIVED_CONSTRAINT, keys::GANG,
     keys::GANG_ROLE, keys::OBJECTIVE, keys::DERIVED_OBJECTIVE, keys::PROMISED,
+    keys::MAX_DOMAINS, keys::DERIVED_MAX_DOMAINS,
 ];
 
 /// Labels that are read or written.

@@ -121,6 +121,9 @@ fn a_manifest_alone_is_not_blamed_for_a_cluster_that_is_not_shown() {
     };
     assert_eq!(found("alone", &job("4", "2")), (Some(0), Vec::new()));
     assert_eq!(found("segment", &job("4", "9")), (Some(1), pairs(&[("ok", "InvalidSegmentSize")])));
+    let limited = |limits: &str| job("4", "2").replace("annotations: {", &format!("annotations: {{berth.scheduler/max-domains: \"{limits}\", "));
+    assert_eq!(found("limited", &limited("rack=2,net/block=1")), (Some(0), Vec::new()));
+    assert_eq!(found("wrong-limit", &limited("rack:2")), (Some(1), pairs(&[("ok", "InvalidMaxDomains")])));
     let strict = berth(&["check", "--strict", "examples/no-minimum"]);
     assert_eq!((strict.status.code(), berth(&["check", "examples/no-minimum"]).status.code()), (Some(1), Some(0)));
     assert_eq!(berth(&["check", "no-such-file.yaml"]).status.code(), Some(2));

@@ -90,6 +90,27 @@ fn fewer_racks_before_the_tighter_zone() {
 }
 
 #[test]
+fn at_most_two_racks_cost_a_second_zone() {
+    let result = simulate("max-domains");
+    assert_eq!(nodes(&result), [["b1"; 4], ["c1"; 4]].concat());
+    assert_eq!(result["podGroups"][0]["quality"]["status"], "Optimal", "{result}");
+    // Without the limit four racks of one zone, and with a lower one nothing, with a way out.
+    let job = std::fs::read_to_string(super::path("examples/max-domains/job.yaml")).unwrap();
+    let with = |name: &str, line: &str| {
+        let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&file, job.replace("    berth.scheduler/max-domains: example.com/rack=2\n", line)).unwrap();
+        let output = berth(&["simulate", "examples/max-domains/cluster.yaml", &file.display().to_string(), "-o", "json"]);
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap()
+    };
+    assert!(nodes(&with("no-limit.yaml", "")).iter().all(|node| node.starts_with('a')));
+    let refused = with("one-rack.yaml", "    berth.scheduler/max-domains: example.com/rack=1\n");
+    let reason = &refused["podGroups"][0]["reasons"][0];
+    assert_eq!((&reason["code"], &reason["proof"]["together"]), (&"DomainLimit".into(), &1.into()), "{refused}");
+    let sentence = "it may use at most 1 domain of example.com/rack, and needs 2: allow 2 domains of example.com/rack";
+    assert!(reason["message"].as_str().unwrap().contains(sentence), "{refused}");
+}
+
+#[test]
 fn segments_and_subgroups_are_placed() {
     assert_eq!(simulate("pytorch-segments")["summary"]["bound"], 17);
     assert_eq!(simulate("subgroups")["summary"]["bound"], 9);

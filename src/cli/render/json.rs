@@ -170,6 +170,7 @@ fn unit_name(unit: Unit) -> &'static str {
         Unit::Pods => "pods",
         Unit::Segments => "segments",
         Unit::Subgroups => "subgroups",
+        Unit::Domains => "domains",
     }
 }
 
@@ -186,6 +187,7 @@ fn proof(proof: &Proof) -> Value {
                 "level": counted.level,
                 "unit": unit_name(counted.unit),
                 "size": counted.size,
+                "together": counted.together,
                 "needs": counted.needs,
                 "domains": domains.collect::<Vec<_>>(),
             })

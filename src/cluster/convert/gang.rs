@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::{PodGroup, keys};
+use berth_api::{PodGroup, keys, max_domains, parse_max_domains};
 use berth_api::pod_group::{Preemptibility, TopologyConstraint};
-use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, GangFacts, Millis, ObjectKey, Problem, ProblemCode, SubgroupFacts};
+use berth_engine::facts::{AwaitedFacts, ConstraintFacts, ConstraintKeys, DomainLimit, GangFacts, Millis, ObjectKey, Problem, ProblemCode, SubgroupFacts};
 use berth_engine::policy::Objective;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -42,11 +42,14 @@ pub fn derived_gang_facts(group: &Group, object: Option<&PodGroup>, priorities: 
     }
     // What is wrong with the workload's own value, grouping has said.
     facts.objective = group.annotations.get(keys::OBJECTIVE).and_then(|value| Objective::named(value));
+    facts.limits = group.annotations.get(keys::MAX_DOMAINS).and_then(|value| read_limits(value)).unwrap_or_default();
     facts.problems = group.problems.iter().map(problem_fact).collect();
-    if let Some(object) = object.filter(|object| {
-        !group.annotations.contains_key(keys::OBJECTIVE) && !has_derived_objective(object)
-    }) {
+    let by_hand = |key: &str| object.filter(|object| !group.annotations.contains_key(key) && !is_derived(object, key));
+    if let Some(object) = by_hand(keys::OBJECTIVE) {
         facts.objective = objective(object, &mut facts.problems);
+    }
+    if let Some(object) = by_hand(keys::MAX_DOMAINS) {
+        facts.limits = limits(object, &mut facts.problems);
     }
     if let Some(object) = object {
         // A person moves a gang by editing its PodGroup; a constraint that the workload does not name stays.
@@ -88,10 +91,14 @@ pub fn has_derived_constraint(object: &PodGroup) -> bool {
     mark.is_some_and(|mark| mark == keys::TRUE)
 }
 
-/// Whether the objective of a PodGroup was written for its workload, not by a person.
-pub fn has_derived_objective(object: &PodGroup) -> bool {
-    let mark = object.metadata.annotations.as_ref().and_then(|all| all.get(keys::DERIVED_OBJECTIVE));
-    mark.is_some_and(|mark| mark == keys::TRUE)
+/// Annotations that go from a workload to its PodGroup and from it again, each with the mark that says where it came from.
+pub const DERIVED: [(&str, &str); 2] =
+    [(keys::OBJECTIVE, keys::DERIVED_OBJECTIVE), (keys::MAX_DOMAINS, keys::DERIVED_MAX_DOMAINS)];
+
+/// Whether such an annotation of a PodGroup was written for its workload, not by a person.
+pub fn is_derived(object: &PodGroup, key: &str) -> bool {
+    let annotations = object.metadata.annotations.as_ref();
+    DERIVED.iter().any(|(of, mark)| *of == key && annotations.and_then(|all| all.get(*mark)).is_some_and(|mark| mark == keys::TRUE))
 }
 
 /// The objective that a PodGroup names. A wrong one keeps the gang pending: nothing is guessed.
@@ -108,6 +115,26 @@ fn objective(group: &PodGroup, problems: &mut Vec<Problem>) -> Option<Objective>
         });
     }
     found
+}
+
+/// The limits on domains that a PodGroup has. Wrong ones keep the gang pending.
+fn limits(group: &PodGroup, problems: &mut Vec<Problem>) -> Vec<DomainLimit> {
+    let Some(value) = group.metadata.annotations.as_ref().and_then(|all| all.get(keys::MAX_DOMAINS)) else { return Vec::new() };
+    read_limits(value).unwrap_or_else(|| {
+        problems.push(Problem {
+            code: ProblemCode::InvalidMaxDomains,
+            object: format!("PodGroup/{}", group.metadata.name.as_deref().unwrap_or_default()),
+            key: keys::MAX_DOMAINS.to_owned(),
+            value: value.clone(),
+            allowed: max_domains::ALLOWED.to_owned(),
+        });
+        Vec::new()
+    })
+}
+
+fn read_limits(value: &str) -> Option<Vec<DomainLimit>> {
+    let limits = parse_max_domains(value).ok()?;
+    Some(limits.into_iter().map(|(level, most)| DomainLimit { level, most }).collect())
 }
 
 pub(super) fn problem_fact(problem: &GroupProblem) -> Problem {
@@ -213,6 +240,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
     });
     let mut problems = Vec::new();
     let objective = objective(group, &mut problems);
+    let limits = limits(group, &mut problems);
     Ok(GangFacts {
         uid: uid_of("PodGroup", &group.metadata),
         key: ObjectKey::new(group.metadata.namespace.clone().unwrap_or_default(), name),
@@ -229,6 +257,7 @@ fn gang_fields(group: &PodGroup, owner: &str, priorities: &Priorities) -> std::r
         preemption_delay_millis: preemption_delay_millis.unwrap_or(0).max(0),
         promised: promised(group),
         objective,
+        limits,
         constraint_keys: ConstraintKeys::FIELDS,
         subgroups,
         awaited: Vec::new(),

@@ -193,6 +193,13 @@ fn shape_of_gang(
             kinds.insert(FaultKind::Split(tree[at].name.to_owned(), level.clone()));
         }
     }
+    for limit in gang.limits.iter().filter(|_| !puts.is_empty()) {
+        // A level that can't be read allows nothing.
+        let used = members.used(scene, tree, &limit.level).map_or(usize::MAX, |used| used.len());
+        if used > limit.most as usize {
+            kinds.insert(FaultKind::TooManyDomains(limit.level.clone(), used));
+        }
+    }
 }
 
 /// Live members of a gang that hold a place, by leaf: how many, and their nodes.
@@ -231,6 +238,15 @@ impl<'a> Members<'a> {
         let mut nodes = self.by_leaf[at].1.clone();
         nodes.extend(tree[at].children.iter().flat_map(|child| self.nodes(tree, *child)));
         nodes
+    }
+
+    /// The domains of a level of the gang's topology that all members are in, each as its path; a node without the label
+    /// is a domain of its own.
+    fn used(&self, scene: &Scene<'a>, tree: &[Group<'a>], level: &str) -> Option<BTreeSet<Result<Vec<&'a str>, &'a str>>> {
+        let topology = scene.topology_of(tree, 0)?;
+        let level = scene.level_of(topology, level)?;
+        let nodes = self.nodes(tree, 0).into_iter();
+        Some(nodes.map(|node| scene.path(topology, level, node).ok_or(node.name.as_str())).collect())
     }
 
     /// True when the members at or below are in one domain of the required level; a level that cannot be read is none

@@ -61,6 +61,8 @@ pub enum FaultKind {
     BelowMinimum(String),
     /// Live members are in several domains, or outside every domain, of a required level (subgroup, level).
     Split(String, String),
+    /// Live members are in more domains of a level than the gang may use (level, how many they are in).
+    TooManyDomains(String, usize),
     /// The queue takes no work: it does not exist, has queues below it, or one above it is missing.
     QueueClosed(String),
     /// A limit is passed (queue, `gpu`, `cpu` or `memory`).

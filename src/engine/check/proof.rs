@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::legal::Members;
 use super::scene::{Group, Scene, charge, groups, is_over, leaf_of, requested};
 use super::{Fault, FaultKind, Findings};
-use crate::facts::{GangFacts, NodeFacts, ObjectKey, PodFacts, PodTerm};
+use crate::facts::{DomainLimit, GangFacts, NodeFacts, ObjectKey, PodFacts, PodTerm};
 use crate::fit::volumes::VolumeNeeds;
 use crate::fit::{self, ports_conflict};
 use crate::ids::PodIdx;
@@ -19,6 +19,8 @@ use crate::outcome::{Code, Counted, Proof, Reason, Unit};
 /// What one decision would have had to place.
 struct Task<'s, 'a> {
     tree: &'s [Group<'a>],
+    /// How many domains of which levels all may use.
+    limits: &'a [DomainLimit],
     /// By subgroup: pods of a leaf, how many of which children of an inner one.
     needs: Vec<Need>,
 }
@@ -205,7 +207,7 @@ impl<'s, 'a> Ours<'s, 'a> {
     }
 
     fn empty(&self) -> Task<'s, 'a> {
-        Task { tree: self.tree, needs: vec![Need::default(); self.tree.len()] }
+        Task { tree: self.tree, limits: &self.gang.limits, needs: vec![Need::default(); self.tree.len()] }
     }
 
     fn minimum(&self, at: usize, needs: &mut [Need]) {
@@ -314,17 +316,25 @@ fn too_small<'a>(
         Some(label) => {
             let required = level(&task.tree[at].constraint.required, at);
             let told = level(&Some(label.clone()), at);
-            if required.is_none() || required != told {
+            let limited = |most: u32| {
+                let limit = task.limits.iter().find(|limit| level(&Some(limit.level.clone()), 0) == told);
+                at == 0 && limit.is_some_and(|limit| limit.most == most)
+            };
+            if told.is_none() || !counted.together.map_or(required == told, limited) {
                 return false;
             }
-            required
+            told
         }
     };
     let place = |node: &'a NodeFacts| match outer {
         None => Some(Vec::new()),
-        Some((topology, level)) => scene.path(topology, level, node),
+        // Limits count a node without the label as a domain of its own.
+        Some((topology, level)) => scene.path(topology, level, node).or(counted.together.map(|_| vec!["", node.name.as_str()])),
     };
     let pins: BTreeSet<_> = members.nodes(task.tree, at).into_iter().map(place).collect();
+    if counted.together.is_some() && !pins.is_empty() {
+        return false;
+    }
     let (needs, per_node, inner) = match counted.unit {
         Unit::Pods => {
             let least = least(scene, known, task, at);
@@ -335,7 +345,7 @@ fn too_small<'a>(
             let Some(segments) = segments(scene, known, task, at, counted) else { return false };
             (segments.count, vec![(segments.kind, u64::from(counted.size))], Some((segments.topology, segments.level)))
         }
-        Unit::Subgroups => return false,
+        Unit::Subgroups | Unit::Domains => return false,
     };
     // By candidate and kind (or inner domain): copies.
     let mut rooms: BTreeMap<Vec<&str>, BTreeMap<(Vec<&str>, usize), u64>> = BTreeMap::new();
@@ -367,7 +377,9 @@ fn too_small<'a>(
         counted.domains.iter().flat_map(|(has, n)| std::iter::repeat_n(u64::from(*has), *n as usize)).collect();
     // The engine may tell apart pods that no node does: then its bounds are higher.
     let bounded = found.len() == told.len() && found.iter().zip(&told).all(|(found, told)| found <= told);
-    needs == u64::from(counted.needs) && bounded && told.iter().all(|told| *told < needs)
+    // Most room first: so many of them at the most.
+    let most: u64 = told.iter().take(counted.together.unwrap_or(1) as usize).sum();
+    needs == u64::from(counted.needs) && bounded && most < needs && told.is_sorted_by(|a, b| a >= b)
 }
 
 /// What any choice below must place, by kind.

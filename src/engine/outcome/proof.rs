@@ -32,13 +32,15 @@ pub enum Proof {
 pub struct Counted {
     /// The subgroup; empty is the whole gang.
     pub subgroup: String,
-    /// Label of the required level whose domains are the candidates (the members' own where some are placed); `None` is
+    /// Label of the required (or limited) level whose domains are the candidates (the members' own where some are placed); `None` is
     /// the cluster as one.
     pub level: Option<String>,
     /// What is counted.
     pub unit: Unit,
     /// Pods of a segment; 1 for pods.
     pub size: u32,
+    /// So many candidates may hold it together, by a limit on the level's domains; `None` where the level is required.
+    pub together: Option<u32>,
     /// How many must be placed, whatever is chosen.
     pub needs: u32,
     /// How many candidates have room for how many, most room first: (room, candidates).

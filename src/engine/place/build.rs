@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::facts::{AwaitedFacts, ConstraintKeys, Problem, ProblemCode};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx};
+use crate::place::limits::{self, Limit};
 use crate::place::task::{Bound, Item};
 use crate::policy::Policy;
 use crate::world::World;
@@ -32,6 +33,8 @@ pub(crate) struct Prepared<'a> {
     pub gang: &'a Gang,
     /// Constraint by subgroup.
     pub bounds: Vec<Option<Bound>>,
+    /// Limits on the domains that it uses.
+    pub limits: Vec<Limit>,
     /// Members by subgroup (leaves only).
     pub leaves: Vec<Leaf>,
     /// Mistakes of waiting pods that are left aside: their own, or a subgroup that is no leaf of the gang.
@@ -58,7 +61,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// Every mistake in the gang's constraints.
     pub(crate) fn new(world: &World, gang: &'a Gang, policy: &Policy) -> Result<Self, Vec<Problem>> {
-        let bounds = resolve(world, gang, policy)?;
+        let (bounds, limits) = resolve(world, gang, policy)?;
         let mut leaves = vec![Leaf::default(); gang.subs.len()];
         let mut aside = BTreeSet::new();
         let mut waiting: Vec<(usize, &Pod, PodIdx)> = Vec::new();
@@ -107,7 +110,7 @@ impl<'a> Prepared<'a> {
             }
         }
         let awaited = awaited(world, gang, &leaves);
-        Ok(Self { gang, bounds, leaves, aside, blocked, awaited })
+        Ok(Self { gang, bounds, limits, leaves, aside, blocked, awaited })
     }
 
     /// The same without the pods to come that the gang can begin without; `None` when there are none.
@@ -191,6 +194,7 @@ impl<'a> Prepared<'a> {
             sub,
             name: self.gang.subs[sub].name.clone(),
             bound: self.bounds[sub],
+            limits: if sub == 0 { self.limits.clone() } else { Vec::new() },
             live: self.below(sub).iter().flat_map(|leaf| &self.leaves[*leaf].placed).copied().collect(),
             pods: Vec::new(),
             children: Vec::new(),
@@ -314,14 +318,15 @@ fn by_shape(world: &World, pods: &[PodIdx]) -> Vec<(ShapeIdx, Vec<PodIdx>)> {
     groups
 }
 
-/// Resolves topology and levels of every subgroup.
-fn resolve(world: &World, gang: &Gang, policy: &Policy) -> Result<Vec<Option<Bound>>, Vec<Problem>> {
+/// Resolves topology and levels of every subgroup, and of the limits.
+fn resolve(world: &World, gang: &Gang, policy: &Policy) -> Result<(Vec<Option<Bound>>, Vec<Limit>), Vec<Problem>> {
     let mut problems = Vec::new();
     let mut bounds = Vec::new();
     for at in 0..gang.subs.len() {
         bounds.push(resolve_one(world, gang, at, policy, &mut problems));
     }
-    if problems.is_empty() { Ok(bounds) } else { Err(problems) }
+    let limits = limits::resolve(world, gang, policy, &mut problems);
+    if problems.is_empty() { Ok((bounds, limits)) } else { Err(problems) }
 }
 
 fn resolve_one(
@@ -393,7 +398,7 @@ fn resolve_one(
 }
 
 /// Own topology, else the nearest ancestor's, else the default one.
-fn topology_name(world: &World, gang: &Gang, at: usize, policy: &Policy) -> Option<String> {
+pub(super) fn topology_name(world: &World, gang: &Gang, at: usize, policy: &Policy) -> Option<String> {
     let mut sub = at;
     loop {
         if let Some(name) = gang.subs[sub].constraint.topology.as_deref().filter(|n| !n.is_empty()) {
@@ -410,7 +415,7 @@ fn topology_name(world: &World, gang: &Gang, at: usize, policy: &Policy) -> Opti
     world.default_topology(policy.default_topology.as_deref()).map(str::to_owned)
 }
 
-fn known_topologies(world: &World) -> String {
+pub(super) fn known_topologies(world: &World) -> String {
     if world.topologies.is_empty() {
         return "no Topology exists".to_owned();
     }

@@ -93,7 +93,7 @@ impl Solver<'_> {
         holds_live
             && demand
                 .iter()
-                .all(|(shape, n)| self.slots_in(*shape, region, tree, domain) >= *n as u64)
+                .all(|(shape, n)| self.room_within_limits(item, *shape, region, (tree, domain)) >= *n as u64)
             && (demand.len() < 2 || self.units_fit(demand, tree, domain))
             && self.parts_fit(item, region, tree, domain)
     }
@@ -147,8 +147,8 @@ impl Solver<'_> {
         }
         let waiting = item.waiting as u64;
         (
-            self.slots_in(*shape, region, bound.tree, kept).min(waiting),
-            self.slots_in(*shape, region, bound.tree, domain).min(waiting),
+            self.room_within_limits(item, *shape, region, (bound.tree, kept)).min(waiting),
+            self.room_within_limits(item, *shape, region, (bound.tree, domain)).min(waiting),
         )
     }
 

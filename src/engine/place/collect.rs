@@ -8,9 +8,9 @@ use crate::ids::DomainIdx;
 impl<C: Cost> Run<'_, C> {
     /// Walks the choices of a segmented table down to positions.
     pub(super) fn collect(&self, domain: DomainIdx, table: &Table<C>, index: usize, chosen: &mut Chosen) {
-        let state = table.dims.of(index);
+        let (state, dims) = table.uncounted(table.dims.of(index));
         if table.lifted.is_some() {
-            let counted = State { m: self.pods_of(state), g: state.g, ..State::NOTHING };
+            let counted = State { j: 0, b: 0, m: self.pods_of(state), ..state };
             let mut pods = Vec::new();
             self.collect_pods(domain, table, counted, &mut pods, &mut chosen.guests);
             self.cut(&mut pods.into_iter(), state.j, state.b > 0, chosen);
@@ -19,7 +19,7 @@ impl<C: Cost> Run<'_, C> {
         let merged = if table.broken.is_empty() {
             table.merged.at(state)
         } else {
-            table.broken[index] as usize
+            table.broken[dims.at(state)] as usize
         };
         let whole = table.merged.of(merged);
         let mut below = Chosen::default();
@@ -63,7 +63,7 @@ impl<C: Cost> Run<'_, C> {
         pods: &mut Vec<usize>,
         guests: &mut Vec<usize>,
     ) {
-        let mut rest = state;
+        let (mut rest, _) = table.uncounted(state);
         // Before lifting, if it was: the choices are those of the merge.
         let dims = table.merged;
         for (at, choice) in table.choices.iter().enumerate() {

@@ -16,6 +16,7 @@ use crate::fit::spread::Spread;
 use crate::fit::tallies::Mark;
 use crate::fit::{self, pod_affinity};
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx, TermIdx};
+use crate::place::limits::{Limit, Used};
 use crate::place::task::Item;
 use crate::place::{Region, Solver};
 
@@ -38,6 +39,8 @@ struct Board {
     open_to: Vec<Vec<bool>>,
     /// Hard spread constraints by group.
     spreads: Vec<Vec<Spread>>,
+    /// Limits on the domains used, each with those that live members use.
+    limits: Vec<(Limit, BTreeSet<Used>)>,
     /// Pods placed by node and group.
     counts: BTreeMap<NodeIdx, Vec<u32>>,
     /// Only room and repulsion: the order of groups does not matter.
@@ -123,9 +126,10 @@ impl Board {
 }
 
 impl Solver<'_> {
-    /// Places the pods of leaves whose regions are fixed. `None` when the budget ended the search.
-    pub(super) fn place_pods(&mut self, leaves: &[(&Item, Region)]) -> Option<Option<Vec<(PodIdx, NodeIdx)>>> {
-        let mut board = self.board(leaves);
+    /// Places the pods of leaves whose regions are fixed, within the limits of a gang with live members on these nodes.
+    /// `None` when the budget ended the search.
+    pub(super) fn place_pods(&mut self, leaves: &[(&Item, Region)], limits: (&[Limit], &[NodeIdx])) -> Option<Option<Vec<(PodIdx, NodeIdx)>>> {
+        let mut board = self.board(leaves, limits);
         if board.done() {
             return Some(Some(Vec::new()));
         }
@@ -200,6 +204,8 @@ impl Solver<'_> {
                 domains.extend(tree.domain_of(*node, depth));
             }
         }
+        let full = self.full_limits(board);
+        let is_open = |node: NodeIdx| full.iter().all(|(limit, used)| used.contains(&limit.used_at(self.trees, node)));
         let classes = board.classes_in_play();
         let mut found = Vec::new();
         for (at, group) in board.groups.iter().enumerate() {
@@ -207,7 +213,7 @@ impl Solver<'_> {
                 continue;
             }
             for class in classes.iter().copied().filter(|class| board.open_to[*class][at]) {
-                for node in board.representatives(class) {
+                for node in board.representatives(class).into_iter().filter(|node| is_open(*node)) {
                     if let Some(slots) = self.admits(board, at, node) {
                         let shared = near.iter().enumerate().filter(|(depth, domains)| {
                             tree.domain_of(node, *depth).is_some_and(|domain| domains.contains(&domain))
@@ -227,6 +233,16 @@ impl Solver<'_> {
         found.into_iter().map(|(_, group, node)| (group, node)).collect()
     }
 
+    /// Limits that leave no domain but those used already, with these.
+    fn full_limits<'b>(&self, board: &'b Board) -> Vec<(&'b Limit, BTreeSet<Used>)> {
+        let all = board.limits.iter().map(|(limit, live)| {
+            let mut used = limit.used(self.trees, board.counts.keys());
+            used.extend(live);
+            (limit, used)
+        });
+        all.filter(|(limit, used)| used.len() >= limit.most).collect()
+    }
+
     /// Copies that the node has room for, when one more pod of the group passes every rule there.
     fn admits(&self, board: &Board, group: usize, node: NodeIdx) -> Option<u32> {
         let shape = &self.shapes[board.groups[group].shape.at()];
@@ -239,7 +255,7 @@ impl Solver<'_> {
         (!refused).then_some(slots)
     }
 
-    fn board(&mut self, leaves: &[(&Item, Region)]) -> Board {
+    fn board(&mut self, leaves: &[(&Item, Region)], (limits, live): (&[Limit], &[NodeIdx])) -> Board {
         let mut groups: Vec<Group> = Vec::new();
         for (item, region) in leaves {
             for (shape, pods) in &item.pods {
@@ -268,6 +284,7 @@ impl Solver<'_> {
             zones: Zones::default(),
             open_to: Vec::new(),
             spreads,
+            limits: limits.iter().map(|limit| (*limit, limit.used(self.trees, live.iter()))).collect(),
             counts: BTreeMap::new(),
             any_order,
         };
@@ -286,7 +303,7 @@ impl Solver<'_> {
                 .map(|group| self.rooms.eligible(group.shape, *node) && self.inside(&group.region, *node))
                 .collect();
             if usable.iter().any(|usable| *usable) {
-                let key = (self.domains(&terms, *node), self.likeness(board, &terms, &usable, *node));
+                let key = (self.domains(board, &terms, *node), self.likeness(board, &terms, &usable, *node));
                 by_likeness.entry(key).or_default().push(*node);
             }
         }
@@ -310,11 +327,16 @@ impl Solver<'_> {
         board.open_to = open;
     }
 
-    /// The node's domains for terms whose domains have several nodes; -1 for none.
-    fn domains(&self, terms: &[TermIdx], node: NodeIdx) -> Vec<i64> {
+    /// The node's domains for terms whose domains have several nodes, and for limits; -1 for none.
+    fn domains(&self, board: &Board, terms: &[TermIdx], node: NodeIdx) -> Vec<i64> {
         let tallies = self.rooms.tallies();
         let wide = terms.iter().filter(|term| !tallies.one_node_each(**term));
-        wide.map(|term| tallies.value(*term, node).map_or(-1, i64::from)).collect()
+        let by_term = wide.map(|term| tallies.value(*term, node).map_or(-1, i64::from));
+        let by_limit = board.limits.iter().map(|(limit, _)| match limit.used_at(self.trees, node) {
+            Used::Domain(domain) => i64::from(domain.0),
+            Used::Node(node) => -2 - i64::from(node.0),
+        });
+        by_term.chain(by_limit).collect()
     }
 
     /// Zones: nodes with the same domains. Two can be exchanged when they hold the same nodes and
@@ -335,7 +357,7 @@ impl Solver<'_> {
             found.twin_of_class.push(twin);
         }
         let mut shared: BTreeMap<(usize, i64), usize> = BTreeMap::new();
-        for domain in zones.keys().flat_map(|domains| domains.iter().copied().enumerate()).filter(|(_, value)| *value >= 0) {
+        for domain in zones.keys().flat_map(|domains| domains.iter().copied().enumerate()).filter(|(_, value)| *value != -1) {
             *shared.entry(domain).or_default() += 1;
         }
         let mut kinds: BTreeMap<(Option<usize>, Vec<Option<i64>>, Vec<(u32, usize)>), u32> = BTreeMap::new();
@@ -349,6 +371,7 @@ impl Solver<'_> {
             }
             let spreads = board.spreads.iter().flatten().filter(|spread| !tallies.one_node_each(spread.term));
             counts.extend(spreads.map(|spread| spread.count_at(tallies, node)));
+            counts.extend(board.limits.iter().map(|(limit, used)| Some(i64::from(used.contains(&limit.used_at(self.trees, node))))));
             held.sort_unstable();
             let next = kinds.len() as u32;
             found.kind[at] = *kinds.entry((entangled.then_some(at), counts, held)).or_insert(next);

@@ -10,15 +10,20 @@
 //! compared before line 3 (a segment split for the sake of fewer racks would
 //! turn the user's preference round).
 //!
+//! A *cap* limits how many domains of a level are used. The first placement without caps is the answer when it keeps
+//! them; else states also count the domains used of those levels, and of two states that differ in that alone one that
+//! uses more and costs no less is dropped.
+//!
 //! Plain cost: the sum over domains of (states so far) × (states of the child).
 //! Domains with the same nodes, slot for slot, share one table. It knows
 //! nothing of gangs, queues or resources: slots are given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::cost::{Cost, Layout, Wide};
-use super::state::{Dims, State};
+use super::finish::drop_dominated;
+use super::state::{Dims, MAX_CAPS, State};
 use crate::ids::DomainIdx;
 use crate::policy::NodeStrategy;
 use crate::topology::Tree;
@@ -131,6 +136,17 @@ pub(crate) struct Instance<'a> {
     pub counted: usize,
     /// Line 6.
     pub strategy: NodeStrategy,
+    /// Levels of which only so many domains may be used.
+    pub caps: &'a [Cap],
+}
+
+/// At most so many domains of a depth, those with live members included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cap {
+    /// Depth of the level.
+    pub depth: usize,
+    /// Domains at the most.
+    pub most: usize,
 }
 
 impl Instance<'_> {
@@ -140,24 +156,64 @@ impl Instance<'_> {
         if total < demand.pods() as u64 {
             return Answer::Impossible;
         }
-        if demand.is_one() {
+        let free = if demand.is_one() {
             let place = self.best_for_one();
-            return place.map_or(Answer::Impossible, |(at, cost)| {
+            place.map_or(Answer::Impossible, |(at, cost)| {
                 Answer::Best(Chosen { loose: vec![at], ..Chosen::default() }, cost)
-            });
+            })
+        } else {
+            self.solve_by_tables(demand, &[])
+        };
+        let Answer::Best(chosen, _) = &free else { return free };
+        match self.caps.iter().find(|cap| self.used_by(cap.depth, chosen) > cap.most) {
+            None => free,
+            Some(cap) if self.is_first(demand, cap.depth) => Answer::Impossible,
+            Some(_) => match self.caps_that_count() {
+                Some(caps) if caps.len() <= MAX_CAPS => self.solve_by_tables(demand, &caps),
+                Some(_) => Answer::TooLarge,
+                None => Answer::Impossible,
+            },
         }
-        self.solve_by_tables(demand)
     }
 
-    /// The same for any demand, which fits by the number of pods at least.
-    pub(crate) fn solve_by_tables(&self, demand: &Demand) -> Answer {
+    /// The same for any demand, which fits by the number of pods at least, under these caps.
+    pub(crate) fn solve_by_tables(&self, demand: &Demand, caps: &[Cap]) -> Answer {
         let demand = self.normalise(demand);
         let layout = self.layout(&demand);
         if layout.bits <= <u128 as Cost>::BITS {
-            Run::<u128>::new(self, &demand, layout).solve()
+            Run::<u128>::new(self, &demand, layout, caps).solve()
         } else {
-            Run::<Wide>::new(self, &demand, layout).solve()
+            Run::<Wide>::new(self, &demand, layout, caps).solve()
         }
+    }
+
+    /// Domains of a depth that have live members, and those with one of these positions.
+    fn used(&self, depth: usize, chosen: &[&[usize]]) -> usize {
+        let first = self.tree.positions(self.top).start;
+        let live = self.spots.iter().enumerate().filter(|(_, spot)| spot.live > 0).map(|(at, _)| first + at);
+        let places = chosen.iter().copied().flatten().copied();
+        let domains: BTreeSet<DomainIdx> =
+            live.chain(places).filter_map(|at| self.tree.domain_of(self.tree.order[at], depth)).collect();
+        domains.len()
+    }
+
+    fn used_by(&self, depth: usize, chosen: &Chosen) -> usize {
+        let segments = chosen.segments.iter().map(Vec::as_slice);
+        let others = [chosen.short.as_slice(), chosen.loose.as_slice(), chosen.guests.as_slice()];
+        self.used(depth, &segments.chain(others).collect::<Vec<_>>())
+    }
+
+    /// The order counts domains of this depth before anything else: then the first placement uses the fewest there are.
+    fn is_first(&self, demand: &Demand, depth: usize) -> bool {
+        let demand = self.normalise(demand);
+        depth == self.tree.domain(self.top).depth + 1 && depth <= self.counted && demand.required == demand.preferred
+    }
+
+    /// The caps below the top domain; `None` where live members use more already, or nothing may be here.
+    fn caps_that_count(&self) -> Option<Vec<Cap>> {
+        let top = self.tree.domain(self.top).depth;
+        let is_kept = |cap: &Cap| cap.most > 0 && self.used(cap.depth, &[]) <= cap.most;
+        self.caps.iter().all(is_kept).then(|| self.caps.iter().copied().filter(|cap| cap.depth > top).collect())
     }
 
     /// Segments whose level is not below the top domain are loose.
@@ -197,7 +253,7 @@ impl Instance<'_> {
 /// The table of one domain.
 pub(super) struct Table<C> {
     pub(super) dims: Dims,
-    cost: Vec<C>,
+    pub(super) cost: Vec<C>,
     /// For each state, the state before breaking segments here; empty when none can break.
     pub(super) broken: Vec<u32>,
     /// Before lifting from pods to segments (at the preferred depth): the pods' table dims.
@@ -209,22 +265,34 @@ pub(super) struct Table<C> {
     /// Children's tables, in order; nodes have none.
     pub(super) children: Vec<Rc<Table<C>>>,
     /// Live members are there already: being touched costs it nothing.
-    lived_in: bool,
+    pub(super) lived_in: bool,
+    /// The cap that counts this very domain.
+    pub(super) counts: Option<usize>,
 }
 
 impl<C> Table<C> {
     /// A table as it leaves a merge: nothing lifted or broken yet.
     fn merged(dims: Dims, cost: Vec<C>, choices: Vec<Vec<u32>>, children: Vec<Rc<Table<C>>>) -> Self {
-        Self { dims, cost, broken: Vec::new(), lifted: None, choices, merged: dims, children, lived_in: false }
+        Self { dims, cost, broken: Vec::new(), lifted: None, choices, merged: dims, children, lived_in: false, counts: None }
+    }
+
+    /// A state as it was before the domain itself was counted, and the sizes of its table then.
+    pub(super) fn uncounted(&self, mut state: State) -> (State, Dims) {
+        let mut dims = self.dims;
+        if let Some(cap) = self.counts {
+            (state.used[cap], dims.used[cap]) = (0, 0);
+        }
+        (state, dims)
     }
 }
 
 pub(super) struct Run<'a, C> {
     pub(super) instance: &'a Instance<'a>,
     pub(super) demand: &'a Demand,
-    layout: Layout,
-    top_depth: usize,
-    levels: usize,
+    pub(super) layout: Layout,
+    pub(super) top_depth: usize,
+    pub(super) levels: usize,
+    pub(super) caps: &'a [Cap],
     /// By nodes, and whether the domain is one of nodes without the label.
     cache: BTreeMap<(bool, Vec<Spot>), Rc<Table<C>>>,
     n_choices: usize,
@@ -232,7 +300,7 @@ pub(super) struct Run<'a, C> {
 }
 
 impl<'a, C: Cost> Run<'a, C> {
-    fn new(instance: &'a Instance<'a>, demand: &'a Demand, layout: Layout) -> Self {
+    fn new(instance: &'a Instance<'a>, demand: &'a Demand, layout: Layout, caps: &'a [Cap]) -> Self {
         let top_depth = instance.tree.domain(instance.top).depth;
         Self {
             instance,
@@ -240,6 +308,7 @@ impl<'a, C: Cost> Run<'a, C> {
             layout,
             top_depth,
             levels: instance.counted.saturating_sub(top_depth),
+            caps,
             cache: BTreeMap::new(),
             n_choices: 0,
             first: instance.tree.positions(instance.top).start,
@@ -257,16 +326,21 @@ impl<'a, C: Cost> Run<'a, C> {
         } else {
             State { m: demand.pods(), g: demand.guests, ..State::NOTHING }
         };
-        if !table.dims.holds(wanted) || table.cost[table.dims.at(wanted)] == C::NONE {
+        if !table.dims.holds(wanted) {
             return Answer::Impossible;
         }
-        let cost = self.layout.unpack(table.cost[table.dims.at(wanted)]);
+        // Whichever domains it uses: the states that differ in that alone stand at equal distances.
+        let ends = (table.dims.at(wanted)..table.dims.states()).step_by(table.dims.things());
+        let Some(end) = ends.min_by_key(|end| table.cost[*end]).filter(|end| table.cost[*end] != C::NONE) else {
+            return Answer::Impossible;
+        };
+        let cost = self.layout.unpack(table.cost[end]);
         let mut chosen = Chosen::default();
         if self.segmented() {
-            self.collect(self.instance.top, &table, table.dims.at(wanted), &mut chosen);
+            self.collect(self.instance.top, &table, end, &mut chosen);
         } else {
             let mut pods = Vec::new();
-            self.collect_pods(self.instance.top, &table, wanted, &mut pods, &mut chosen.guests);
+            self.collect_pods(self.instance.top, &table, table.dims.of(end), &mut pods, &mut chosen.guests);
             self.cut(&mut pods.into_iter(), demand.segments, demand.short > 0, &mut chosen);
         }
         Answer::Best(chosen, cost)
@@ -275,40 +349,33 @@ impl<'a, C: Cost> Run<'a, C> {
     /// The whole demand as a state above the preferred depth.
     fn wanted(&self) -> State {
         let demand = self.demand;
-        State { j: demand.segments, b: usize::from(demand.short > 0), m: demand.loose, g: demand.guests }
+        State { j: demand.segments, b: usize::from(demand.short > 0), m: demand.loose, g: demand.guests, ..State::NOTHING }
     }
 
     /// True when states count segments above some depth.
-    fn segmented(&self) -> bool {
+    pub(super) fn segmented(&self) -> bool {
         self.demand.preferred > self.top_depth
     }
 
-    fn breakable(&self) -> bool {
+    pub(super) fn breakable(&self) -> bool {
         self.demand.required < self.demand.preferred
     }
 
     /// Dims above the preferred depth.
-    fn high_dims(&self) -> Dims {
+    pub(super) fn high_dims(&self) -> Dims {
         let demand = self.demand;
         let m = if self.breakable() { demand.pods() } else { demand.loose };
-        Dims { m, ..self.wanted() }
+        Dims { m, used: self.most_used(), ..self.wanted() }
     }
 
-    fn unit(&self, component: usize, value: u64) -> C {
+    fn most_used(&self) -> [usize; MAX_CAPS] {
+        let mut used = [0; MAX_CAPS];
+        used.iter_mut().zip(self.caps).for_each(|(most, cap)| *most = cap.most);
+        used
+    }
+
+    pub(super) fn unit(&self, component: usize, value: u64) -> C {
         C::component(value, self.layout.offsets[component])
-    }
-
-    /// The cost of a domain itself, when it holds `pods` new pods of `slots`, and others: guests and live members.
-    /// What is left over is counted in pods of the first shape, guests aside.
-    fn own_cost(&self, depth: usize, pods: usize, others: u64, slots: u64) -> C {
-        if depth <= self.top_depth || depth > self.instance.counted || (pods == 0 && others == 0) {
-            return C::ZERO;
-        }
-        let level = depth - self.top_depth - 1;
-        let left = slots - pods as u64;
-        self.unit(1 + level, 1)
-            .plus(self.unit(1 + self.levels + 2 * level, u64::from(left > 0)))
-            .plus(self.unit(1 + self.levels + 2 * level + 1, left))
     }
 
     /// The cost of pods and guests on a node where `slots` pods fit next to the guests.
@@ -335,7 +402,7 @@ impl<'a, C: Cost> Run<'a, C> {
         cost
     }
 
-    fn spots(&self, domain: DomainIdx) -> &'a [Spot] {
+    pub(super) fn spots(&self, domain: DomainIdx) -> &'a [Spot] {
         let range = self.instance.tree.positions(domain);
         &self.instance.spots[range.start - self.first..range.end - self.first]
     }
@@ -425,15 +492,17 @@ impl<'a, C: Cost> Run<'a, C> {
             b: sum.b + table.dims.b,
             m: sum.m + table.dims.m,
             g: sum.g + table.dims.g,
+            used: std::array::from_fn(|cap| sum.used[cap] + table.dims.used[cap]),
         });
         let high = self.high_dims();
         let lifted = tables.iter().any(|table| table.lifted.is_some() || table.dims.j > 0 || table.dims.b > 0);
-        let bound = if lifted { high } else { Dims { m: self.demand.pods(), g: high.g, ..State::NOTHING } };
+        let bound = if lifted { high } else { Dims { m: self.demand.pods(), j: 0, b: 0, ..high } };
         let dims = Dims {
             j: full.j.min(bound.j),
             b: full.b.min(bound.b),
             m: full.m.min(bound.m),
             g: full.g.min(bound.g),
+            used: std::array::from_fn(|cap| full.used[cap].min(bound.used[cap])),
         };
         if tables.len().saturating_mul(dims.states()) > MAX_CHOICES {
             return None;
@@ -467,6 +536,7 @@ impl<'a, C: Cost> Run<'a, C> {
             }
             cost = next;
             choices[at] = choice;
+            drop_dominated(dims, &mut cost);
             reached = (0..cost.len())
                 .filter(|index| cost[*index] != C::NONE)
                 .map(|index| (index, dims.of(index)))
@@ -480,11 +550,12 @@ impl<'a, C: Cost> Run<'a, C> {
     ///
     /// Sound where the number of children touched comes first for every state: one thing is
     /// counted, nothing can be broken, and these domains are counted. Then a best placement
-    /// touches no more than most-free-first does, and of equal children any will do.
+    /// touches no more than most-free-first does, and of equal children any will do. A cap on a level below the children
+    /// may ask for more of them than that.
     fn spare_copies(&self, depth: usize, dims: Dims, tables: &[Rc<Table<C>>]) -> Vec<bool> {
         let mut spare = vec![false; tables.len()];
         let one_thing = dims.g == 0 && dims.b == 0 && (dims.j == 0 || (dims.m == 0 && !self.breakable()));
-        if !one_thing || depth > self.instance.counted {
+        if !one_thing || depth > self.instance.counted || self.caps.iter().any(|cap| cap.depth > depth) {
             return spare;
         }
         let capacity = |table: &Table<C>| if dims.j > 0 { table.dims.j } else { table.dims.m };
@@ -509,94 +580,5 @@ impl<'a, C: Cost> Run<'a, C> {
             spare[at] = !table.lived_in && *seen > needed;
         }
         spare
-    }
-
-    /// Adds the domain's own cost, and turns pods into segments at the preferred depth.
-    fn finish(&self, domain: DomainIdx, depth: usize, mut table: Table<C>) -> Table<C> {
-        let spots = self.spots(domain);
-        // Nodes without the label are in no domain of the level: no segment is whole there.
-        let absent = self.instance.tree.domain(domain).absent;
-        let live: u64 = spots.iter().map(|spot| u64::from(spot.live)).sum();
-        let slots: u64 = spots.iter().map(|spot| u64::from(spot.slots)).sum();
-        table.lived_in = live > 0;
-        for state in 0..table.cost.len() {
-            if table.cost[state] != C::NONE {
-                let held = table.dims.of(state);
-                let others = live + held.g as u64;
-                table.cost[state] =
-                    table.cost[state].plus(self.own_cost(depth, self.pods_of(held), others, slots));
-            }
-        }
-        if self.segmented() && depth == self.demand.preferred {
-            self.lift(&mut table, absent);
-        }
-        if self.breakable() && !absent && depth >= self.demand.required.max(self.top_depth) && depth < self.demand.preferred {
-            self.break_here(&mut table, self.demand.preferred - depth);
-        }
-        table
-    }
-
-    /// Pods of the first shape in a state.
-    pub(super) fn pods_of(&self, state: State) -> usize {
-        state.j * self.demand.size + state.b * self.demand.short + state.m
-    }
-
-    fn lift(&self, table: &mut Table<C>, absent: bool) {
-        let pods = table.dims;
-        let high = self.high_dims();
-        let demand = self.demand;
-        let dims = Dims {
-            j: if absent { 0 } else { (pods.m / demand.size).min(high.j) },
-            b: if absent { 0 } else { high.b.min(usize::from(pods.m >= demand.short)) },
-            m: pods.m.min(high.m),
-            g: pods.g,
-        };
-        let mut cost = vec![C::NONE; dims.states()];
-        for (index, entry) in cost.iter_mut().enumerate() {
-            let state = dims.of(index);
-            let counted = State { m: self.pods_of(state), g: state.g, ..State::NOTHING };
-            if pods.holds(counted) {
-                *entry = table.cost[pods.at(counted)];
-            }
-        }
-        table.cost = cost;
-        table.dims = dims;
-        table.lifted = Some(pods);
-    }
-
-    /// Lets segments be broken in this domain, `climbed` levels above the preferred one.
-    fn break_here(&self, table: &mut Table<C>, climbed: usize) {
-        let (old, demand, high) = (table.dims, self.demand, self.high_dims());
-        // Pods below may become segments here, so j and b can exceed what stays whole below.
-        let dims = Dims {
-            j: high.j.min(old.j + old.m / demand.size),
-            b: high.b.min(old.b + usize::from(demand.short > 0 && old.m >= demand.short)),
-            m: old.m,
-            g: old.g,
-        };
-        let mut cost = vec![C::NONE; dims.states()];
-        let mut broken = vec![0_u32; dims.states()];
-        for index in 0..dims.states() {
-            let state = dims.of(index);
-            for t in 0..=state.j {
-                for u in 0..=state.b {
-                    let inner = state.m + t * demand.size + u * demand.short;
-                    let whole = State { j: state.j - t, b: state.b - u, m: inner, g: state.g };
-                    if !old.holds(whole) || table.cost[old.at(whole)] == C::NONE {
-                        continue;
-                    }
-                    let from = old.at(whole);
-                    let sum =
-                        table.cost[from].plus(self.unit(0, ((t + u) * climbed) as u64));
-                    if sum < cost[index] {
-                        cost[index] = sum;
-                        broken[index] = from as u32;
-                    }
-                }
-            }
-        }
-        table.cost = cost;
-        table.dims = dims;
-        table.broken = broken;
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx, TreeIdx};
-use crate::place::exact::{Answer, Demand, Instance, Spot};
+use crate::place::exact::{Answer, Cap, Demand, Instance, Spot};
 use crate::place::search::Search;
 use crate::place::task::{Bound, Item};
 use crate::place::{Region, Solver};
@@ -25,14 +25,18 @@ impl Solver<'_> {
         let pods = item.pods.clone();
         for (shape, pods) in pods {
             let mut live = item.live.clone();
-            if state.bar.is_some() {
+            let placed = state.places.iter().map(|(_, node)| *node);
+            if !state.limits.is_empty() {
+                live = state.live.iter().copied().chain(placed).collect();
+            } else if state.bar.is_some() {
                 // Where the gang is already nothing new is touched.
-                live.extend(state.places.iter().map(|(_, node)| *node));
+                live.extend(placed);
             }
+            let caps = self.caps(state.limits, (tree, domain), &live);
             let nodes = if state.roomy {
                 self.emptiest(shape, pods.len(), region, (tree, domain), &live)
             } else {
-                self.best_nodes(shape, pods.len(), region, (tree, domain), &live)
+                self.best_nodes(shape, pods.len(), region, (tree, domain), &live, &caps)
             };
             let Some(nodes) = nodes else { return false };
             for (pod, node) in pods.iter().zip(nodes) {
@@ -81,6 +85,7 @@ impl Solver<'_> {
         region: &Region,
         at: (TreeIdx, DomainIdx),
         live: &[NodeIdx],
+        caps: &[Cap],
     ) -> Option<Vec<NodeIdx>> {
         let (tree, domain) = at;
         let spots = self.spots(shape, region, tree, domain, live);
@@ -92,6 +97,7 @@ impl Solver<'_> {
             spots: &spots,
             counted: entry.n_levels(),
             strategy: self.strategy(shape),
+            caps,
         };
         match instance.solve(&Demand::loose(n)) {
             Answer::Best(chosen, _) => {

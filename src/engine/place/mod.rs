@@ -8,6 +8,7 @@
 //! siblings looks for a legal one within a budget of steps (`search`), down to
 //! single pods (`coupled`) where pods depend on each other or differ, and goes on
 //! while lower bounds leave something to hope for (`refine`, `bounds`).
+//! Limits on domains (`limits`) are kept by each of them.
 //! Plans are tried on the ledger and always rolled back: only `commit` in
 //! `schedule` changes the world.
 
@@ -19,6 +20,8 @@ mod cost;
 mod coupled;
 pub(crate) mod exact;
 mod fill;
+mod finish;
+pub(crate) mod limits;
 mod nominated;
 mod parts;
 pub(crate) mod quality;
@@ -177,6 +180,10 @@ impl<'a> Solver<'a> {
     }
 
     fn solve_on_ledger(&mut self, root: &Item) -> Result<Plan, Failure> {
+        // Members that use too many domains already are joined by nobody.
+        if !self.within(&root.limits, root.live.iter()) {
+            return Err(Failure::Impossible);
+        }
         if let Some(uniform) = task::uniform(root).filter(|_| !self.coupled) {
             let solved = self.solve_uniform(root, &uniform, self.objective);
             // Another objective may ask for more domains to be solved than the tables allow.

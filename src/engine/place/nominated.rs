@@ -29,7 +29,8 @@ impl Solver<'_> {
         let tree = root.bound.map_or(self.default_tree, |bound| bound.tree);
         let all = places.iter().map(|(_, node)| *node).chain(root.live.iter().copied());
         let containing = (tree, self.smallest_around(tree, all.collect()));
-        Some(Plan { places, containing, objective: Objective::Kai, proven: false, fewest: false, settled: false })
+        let plan = Plan { places, containing, objective: Objective::Kai, proven: false, fewest: false, settled: false };
+        self.keeps_limits(root, &plan).then_some(plan)
     }
 
     fn nominee(&self, pod: PodIdx) -> Option<NodeIdx> {

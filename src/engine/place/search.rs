@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use crate::ids::{DomainIdx, NodeIdx, PodIdx, TreeIdx};
 use crate::place::candidates::{Rank, Ratio};
 use crate::place::exact::{Answer, Chosen, Instance, Spot};
+use crate::place::limits::Limit;
 use crate::place::refine::Bar;
 use crate::place::task::{Bound, Item, Uniform};
 use crate::place::{Failure, Plan, Region, Solver};
@@ -95,8 +96,9 @@ impl Solver<'_> {
             }
             self.steps += 1;
             let levels = counted.saturating_sub(entry.domain(domain).depth);
-            let instance =
-                Instance { tree: entry, top: domain, spots: &spots, counted, strategy: self.strategy(uniform.shape) };
+            let caps = self.caps(&root.limits, (tree, domain), &root.live);
+            let strategy = self.strategy(uniform.shape);
+            let instance = Instance { tree: entry, top: domain, spots: &spots, counted, strategy, caps: &caps };
             match instance.solve(&uniform.demand) {
                 Answer::TooLarge => return None,
                 Answer::Impossible => {}
@@ -110,7 +112,9 @@ impl Solver<'_> {
             solved.push((domain, spots));
         }
         let Some((_, _, domain, chosen)) = best else { return Some(Err(Failure::Impossible)) };
-        Some(Ok(Plan { objective, ..self.plan_of(uniform, (tree, domain), &chosen) }))
+        let plan = Plan { objective, ..self.plan_of(uniform, (tree, domain), &chosen) };
+        // A limit on another tree is not seen here; a plan that keeps it is the best one all the same.
+        self.keeps_limits(root, &plan).then_some(Ok(plan))
     }
 
     /// Pods in rank order take the positions chosen.
@@ -141,7 +145,7 @@ impl Solver<'_> {
 
     /// The general search.
     pub(crate) fn search(&mut self, root: &Item) -> Result<Plan, Failure> {
-        let lone = root.demand().len() <= 1 && root.children.is_empty();
+        let lone = root.demand().len() <= 1 && root.children.is_empty() && root.limits.is_empty();
         let mut quick = false;
         let mut found = Err(Failure::Impossible);
         if !self.coupled {
@@ -172,6 +176,8 @@ impl Solver<'_> {
             bar: start.bar,
             deferred: Vec::new(),
             exchanged: Vec::new(),
+            limits: &root.limits,
+            live: &root.live,
         };
         let done = self.step(&mut state, vec![Goal { item: root, region: start.region }]);
         self.rooms.rollback(mark, self.shapes);
@@ -188,7 +194,7 @@ impl Solver<'_> {
             let plan = state.plan();
             return state.bar.as_mut().is_none_or(|bar| bar.lower(&self.trees[bar.tree().at()], plan));
         }
-        match self.place_pods(&state.deferred) {
+        match self.place_pods(&state.deferred, (state.limits, state.live)) {
             None => state.out_of_budget = true,
             Some(None) => {}
             Some(Some(places)) => {
@@ -253,6 +259,9 @@ impl Solver<'_> {
             if state.out_of_budget || bar.is_reached(&self.trees[bar.tree().at()], &state.places) {
                 return false;
             }
+        }
+        if !self.is_within_limits(state) {
+            return false;
         }
         let Some((goal, rest)) = self.hardest(goals) else { return self.finish(state) };
         match goal.item.bound {
@@ -352,7 +361,8 @@ impl Solver<'_> {
             // Leaves that only have a region so far do not show on the ledger.
             let hidden = state.deferring
                 && (self.coupled || !rest.is_empty() || !state.deferred.is_empty() || !goal.item.children.is_empty());
-            let alone = hidden || self.unlike_any_other(rest, bound.tree, domain);
+            // What is used already tells domains apart where only so many may be.
+            let alone = hidden || !state.limits.is_empty() || self.unlike_any_other(rest, bound.tree, domain);
             let twin = self.twin_key(goal.item, &goal.region, (bound.tree, domain), alone);
             if failed.contains(&twin) {
                 continue;
@@ -563,10 +573,13 @@ pub(super) struct Search<'i> {
     pub(super) bar: Option<Bar>,
     /// Leaves get regions only; their pods are placed together at the end.
     deferring: bool,
-    deferred: Vec<(&'i Item, Region)>,
+    pub(super) deferred: Vec<(&'i Item, Region)>,
     /// Subgroups that were tried in a domain, in vain, before the domain they are in now: with one of them elsewhere, its
     /// equals need not try that domain, for the two exchanged were tried already.
     exchanged: Vec<(&'i Item, Region, DomainIdx)>,
+    pub(super) limits: &'i [Limit],
+    /// Nodes of the whole gang's live members.
+    pub(super) live: &'i [NodeIdx],
 }
 
 impl Search<'_> {

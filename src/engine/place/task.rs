@@ -2,6 +2,7 @@
 
 use crate::ids::{NodeIdx, PodIdx, ShapeIdx, TreeIdx};
 use crate::place::exact::{Demand, MAX_GUESTS};
+use crate::place::limits::Limit;
 
 /// A constraint whose topology and levels are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct Item {
     pub name: String,
     /// Its constraint.
     pub bound: Option<Bound>,
+    /// Limits on the domains it uses; the whole gang's alone has some.
+    pub limits: Vec<Limit>,
     /// Nodes of its live members that have a place, itself and below.
     pub live: Vec<NodeIdx>,
     /// Pods to place, of a leaf: by shape, in rank order.

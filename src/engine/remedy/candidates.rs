@@ -42,6 +42,7 @@ impl Search<'_> {
                 self.repair_nodes();
                 self.label_nodes();
                 self.relax();
+                self.allow_domains();
                 self.fewer_pods();
                 self.end_work();
                 self.add_nodes();
@@ -167,6 +168,23 @@ impl Search<'_> {
                 self.found(vec![fix], changes);
                 return;
             }
+        }
+    }
+
+    /// As many domains of the level as the reason says would do.
+    fn allow_domains(&mut self) {
+        let (Code::DomainLimit, Some(level), Some(gang)) = (self.reason.code, &self.reason.level, self.gang()) else { return };
+        let tree = self.reason.topology.as_ref().and_then(|name| self.world.tree_by_topology.get(name)).copied();
+        let Some(tree) = tree.map(|tree| &self.world.trees[tree.at()]) else { return };
+        let mut facts = gang.clone();
+        let of_level = facts.limits.iter_mut().filter(|limit| tree.depth_of_level(&limit.level) == tree.depth_of_level(level));
+        for limit in of_level {
+            limit.most = self.reason.needs;
+        }
+        let fix = self.fix(FixKind::AllowDomains, Vec::new(), self.reason.needs as usize, vec![level.clone()]);
+        let changes = vec![Event::GangUpsert(facts)];
+        if self.reason.needs > 0 && self.helps(&changes) {
+            self.found(vec![fix], changes);
         }
     }
 

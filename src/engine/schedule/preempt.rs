@@ -221,6 +221,7 @@ fn wants_room(code: Code) -> bool {
         code,
         Code::RequiredDomainTooSmall
             | Code::PinnedDomainFull
+            | Code::DomainLimit
             | Code::SubgroupsDoNotFitTogether
             | Code::NotEnoughRoom
             | Code::PodRulesUnmet

@@ -131,6 +131,27 @@ fn a_required_level_holds_all_live_members() {
 }
 
 #[test]
+fn limits_on_domains_hold_with_all_live_members() {
+    let limited = |level: &str, most| {
+        let mut lab = Lab::new("b1/r1: a b; b2/r1: c; b2/-: d e");
+        lab.gang("g", 2, 8, "", "");
+        let limits = vec![DomainLimit { level: level.into(), most }];
+        lab.send(Event::GangUpsert(GangFacts { limits, ..Lab::gang_facts("g", 2, Lab::constraint("", "")) }));
+        Case::new(lab)
+    };
+    let too_many = |level: &str| [FaultKind::TooManyDomains(level.into(), 2)];
+    assert_eq!(limited("rack", 1).moved(1, "c"), too_many("rack"), "one name, two racks");
+    assert_eq!(limited("block", 1).moved(1, "d"), too_many("block"));
+    assert_eq!(limited("rack", 2).moved(1, "d"), []);
+    let without_label = limited("rack", 1).changed(|outcome| {
+        for (placement, node) in outcome.decisions[0].placements.iter_mut().zip(["d", "e"]) {
+            (placement.node, placement.node_uid) = (node.to_owned(), format!("node-{node}"));
+        }
+    });
+    assert_eq!(without_label, too_many("rack"), "each node without the label is one");
+}
+
+#[test]
 fn nodes_have_room_for_what_they_hold() {
     assert_eq!(pair().moved(1, "a"), [FaultKind::Overfull("a".into(), "nvidia.com/gpu".into())]);
     let mut other = Lab::pod_facts("other", None, 0, 1);
@@ -363,6 +384,7 @@ fn a_no_is_proven_by_counting_and_the_count_is_made_again() {
     let mut reason = refused(&mut lab);
     assert_eq!(reason.code, Code::RequiredDomainTooSmall);
     assert_eq!(*counted(&mut reason), Counted {
+        together: None,
         subgroup: String::new(),
         level: Some("rack".into()),
         unit: Unit::Pods,

@@ -105,6 +105,7 @@ proptest! {
         counts in prop::collection::vec(1..3u32, 2),
         levels in (0..3usize, 0..3usize, 0..3usize),
         one_leaf in any::<bool>(),
+        racks in prop_oneof![2 => Just(0u32), 1 => 1..3u32],
     ) {
         let (mut lab, mut scene) = lab_of(&nodes);
         for (n, (kind, node, terminating)) in running.iter().enumerate() {
@@ -124,6 +125,10 @@ proptest! {
                 constraint: Lab::constraint(leaf_levels[at], ""),
                 ..SubgroupFacts::default()
             }).collect();
+        }
+        if racks > 0 {
+            gang.constraint.topology = Some("t".into());
+            gang.limits = vec![DomainLimit { level: "rack".into(), most: racks }];
         }
         lab.send(Event::GangUpsert(gang));
         let mut pods = Vec::new();
@@ -145,7 +150,11 @@ proptest! {
         if !one_leaf {
             constraints.extend((0..kinds.len()).map(|at| (Some(at), leaf_levels[at])));
         }
-        let within = |scene: &Scene| constraints.iter().all(|(sub, level)| {
+        let used = |scene: &Scene| {
+            let rack = |node: usize| scene.nodes[node].labels.get("rack").cloned().ok_or(node);
+            scene.placed[n_running..].iter().map(|(_, node)| rack(*node)).collect::<BTreeSet<_>>().len() as u32
+        };
+        let within = |scene: &Scene| (racks == 0 || used(scene) <= racks) && constraints.iter().all(|(sub, level)| {
             if level.is_empty() {
                 return true;
             }

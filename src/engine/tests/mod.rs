@@ -7,6 +7,7 @@ mod evict;
 mod fixture;
 mod legal;
 mod life;
+mod limits;
 mod oracle;
 mod quality;
 mod reclaim;

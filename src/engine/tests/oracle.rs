@@ -13,7 +13,7 @@ fn tree(paths: &[(u8, u8)]) -> Tree {
 }
 
 /// Nodes by block and, where they have the label, rack.
-fn tree_with(paths: &[(u8, Option<u8>)]) -> Tree {
+pub(super) fn tree_with(paths: &[(u8, Option<u8>)]) -> Tree {
     let nodes: Vec<NodeFacts> = paths
         .iter()
         .enumerate()
@@ -31,7 +31,7 @@ fn tree_with(paths: &[(u8, Option<u8>)]) -> Tree {
 }
 
 /// Lines 3 to 6 for counts per position, written down independently of the solver.
-fn cost(tree: &Tree, spots: &[Spot], counts: &[u32], broken: u64) -> Vec<u64> {
+pub(super) fn cost(tree: &Tree, spots: &[Spot], counts: &[u32], broken: u64) -> Vec<u64> {
     let mut vector = vec![broken];
     let mut line4 = Vec::new();
     for depth in 1..=2 {
@@ -81,7 +81,7 @@ fn cost_with_guests(tree: &Tree, spots: &[Spot], counts: &[u32], guests: &[u32],
 }
 
 /// Every way to place `n` pods.
-fn all_counts(spots: &[Spot], n: u32, at: usize, counts: &mut Vec<u32>, f: &mut impl FnMut(&[u32])) {
+pub(super) fn all_counts(spots: &[Spot], n: u32, at: usize, counts: &mut Vec<u32>, f: &mut impl FnMut(&[u32])) {
     if at == spots.len() {
         if n == 0 {
             f(counts);
@@ -96,7 +96,7 @@ fn all_counts(spots: &[Spot], n: u32, at: usize, counts: &mut Vec<u32>, f: &mut 
 }
 
 /// Fewest levels climbed when the pods per rack and block are given; `None` when impossible.
-fn fewest_breaks(tree: &Tree, counts: &[u32], sizes: &[u32], required: usize) -> Option<u64> {
+pub(super) fn fewest_breaks(tree: &Tree, counts: &[u32], sizes: &[u32], required: usize) -> Option<u64> {
     // Assign segments one by one to a rack (0), a block (1) or the whole tree (2).
     fn go(tree: &Tree, counts: &mut Vec<u32>, sizes: &[u32], required: usize) -> Option<u64> {
         let Some((size, rest)) = sizes.split_first() else { return Some(0) };
@@ -135,7 +135,7 @@ fn fewest_breaks(tree: &Tree, counts: &[u32], sizes: &[u32], required: usize) ->
     go(tree, &mut counts.to_vec(), sizes, required)
 }
 
-fn counts_of(n: usize, chosen: &Chosen) -> Vec<u32> {
+pub(super) fn counts_of(n: usize, chosen: &Chosen) -> Vec<u32> {
     let mut counts = vec![0; n];
     for position in chosen.segments.iter().flatten().chain(&chosen.short).chain(&chosen.loose) {
         counts[*position] += 1;
@@ -163,7 +163,7 @@ proptest! {
                 best = Some((cost, counts.to_vec()));
             }
         });
-        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
+        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack, caps: &[] };
         let found = match instance.solve(&Demand::loose(n as usize)) {
             Answer::Best(chosen, _) => Some(counts_of(spots.len(), &chosen)),
             _ => None,
@@ -201,13 +201,13 @@ proptest! {
             Spot { slots: row.2, soft: row.3, live: row.4, load: row.5, ..Spot::default() }
         }).collect();
         let strategy = if spread { NodeStrategy::Spread } else { NodeStrategy::Pack };
-        let instance = Instance { tree: &tree, top, spots: &spots, counted, strategy };
+        let instance = Instance { tree: &tree, top, spots: &spots, counted, strategy, caps: &[] };
         let demand = Demand::loose(1);
         let chosen = |answer| match answer {
             Answer::Best(chosen, _) => Some(chosen),
             _ => None,
         };
-        prop_assert_eq!(chosen(instance.solve(&demand)), chosen(instance.solve_by_tables(&demand)));
+        prop_assert_eq!(chosen(instance.solve(&demand)), chosen(instance.solve_by_tables(&demand, &[])));
     }
 
     #[test]
@@ -230,7 +230,7 @@ proptest! {
                 }
             }
         });
-        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
+        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack, caps: &[] };
         let found = match instance.solve(&demand) {
             Answer::Best(chosen, _) => {
                 prop_assert_eq!(chosen.segments.len(), segments);
@@ -292,7 +292,7 @@ proptest! {
                 }
             });
         });
-        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack };
+        let instance = Instance { tree: &tree, top: Tree::ROOT, spots: &spots, counted: 2, strategy: NodeStrategy::Pack, caps: &[] };
         let found = match instance.solve(&demand) {
             Answer::Best(chosen, _) => {
                 prop_assert_eq!((chosen.segments.len(), chosen.loose.len(), chosen.guests.len()), (segments, loose, guests));

@@ -12,14 +12,14 @@ use crate::outcome::{GangState, QualityStatus};
 use crate::policy::Objective;
 
 /// Pods, GPUs each, and the level that one domain of must hold them (0 none, 1 block, 2 rack).
-type Group = (u32, i64, usize);
+pub(super) type Group = (u32, i64, usize);
 /// Block, rack, GPUs.
-type Node = (u8, u8, i64);
+pub(super) type Node = (u8, u8, i64);
 
 const LEVEL: [&str; 3] = ["", "block", "rack"];
 
 /// Every placement of the groups, as nodes by group; equal pods are not told apart.
-fn all(nodes: &[Node], free: &mut Vec<i64>, groups: &[Group], placed: &mut Vec<Vec<usize>>, f: &mut dyn FnMut(&[Vec<usize>])) {
+pub(super) fn all(nodes: &[Node], free: &mut Vec<i64>, groups: &[Group], placed: &mut Vec<Vec<usize>>, f: &mut dyn FnMut(&[Vec<usize>])) {
     let Some(((pods, gpus, level), rest)) = groups.split_first() else { return f(placed) };
     if placed.last().is_some_and(|last| last.len() == *pods as usize) {
         if !rest.is_empty() {
@@ -52,19 +52,19 @@ fn all(nodes: &[Node], free: &mut Vec<i64>, groups: &[Group], placed: &mut Vec<V
 /// Lines 1 and 2 of a container of a placement, then line 3: smaller is better.
 ///
 /// Depth (deepest first); tightness as a fraction (largest first); domains by level below.
-type Merit = (usize, std::cmp::Reverse<(i64, i64)>, Vec<usize>);
+pub(super) type Merit = (usize, std::cmp::Reverse<(i64, i64)>, Vec<usize>);
 
-struct Truth<'a> {
-    nodes: &'a [Node],
-    groups: &'a [Group],
+pub(super) struct Truth<'a> {
+    pub(super) nodes: &'a [Node],
+    pub(super) groups: &'a [Group],
     /// Required and preferred level of the gang.
-    root: (usize, usize),
-    objective: Objective,
+    pub(super) root: (usize, usize),
+    pub(super) objective: Objective,
 }
 
 impl Truth<'_> {
     /// The merits in order: `compact` swaps lines 2 and 3.
-    fn order(&self, a: &Merit, b: &Merit) -> Ordering {
+    pub(super) fn order(&self, a: &Merit, b: &Merit) -> Ordering {
         match self.objective {
             Objective::Kai => a.cmp(b),
             Objective::Compact => (a.0, &a.2, a.1).cmp(&(b.0, &b.2, b.1)),
@@ -72,13 +72,13 @@ impl Truth<'_> {
     }
 
     /// Domains by level: (block), (block, rack).
-    fn domain(&self, node: usize, depth: usize) -> (u8, u8) {
+    pub(super) fn domain(&self, node: usize, depth: usize) -> (u8, u8) {
         let (block, rack, _) = self.nodes[node];
         [(0, 0), (block, 0), (block, rack)][depth]
     }
 
     /// Merits of every container that a placement can be said to be in.
-    fn merits(&self, placed: &[Vec<usize>]) -> Vec<Merit> {
+    pub(super) fn merits(&self, placed: &[Vec<usize>]) -> Vec<Merit> {
         let used: Vec<usize> = placed.iter().flatten().copied().collect();
         let lowest = self.root.0.max(self.root.1);
         let mut merits = Vec::new();
@@ -122,7 +122,7 @@ impl Truth<'_> {
     }
 }
 
-fn lab(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Lab {
+pub(super) fn lab(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Lab {
     let cluster: Vec<String> =
         nodes.iter().enumerate().map(|(at, (block, rack, gpus))| format!("b{block}/r{rack}: n{at}={gpus}")).collect();
     let mut lab = Lab::new(&cluster.join(";"));
@@ -137,7 +137,7 @@ fn lab(nodes: &[Node], groups: &[Group], root: (usize, usize)) -> Lab {
 }
 
 /// Nodes by group of the gang that was placed.
-fn placed_in(lab: &Lab, n_groups: usize) -> Vec<Vec<usize>> {
+pub(super) fn placed_in(lab: &Lab, n_groups: usize) -> Vec<Vec<usize>> {
     let key = lab.report("g").key;
     let place = |name: &str| -> Vec<usize> {
         let pods = lab.world.gang_pods(&key).filter(|(_, pod)| pod.facts.subgroup.as_deref() == Some(name));
@@ -197,7 +197,7 @@ fn judge_by(asked: Objective, nodes: &[Node], groups: &[Group], root: (usize, us
     Some((quality.objective, quality.status, is_best))
 }
 
-fn root() -> impl Strategy<Value = (usize, usize)> {
+pub(super) fn root() -> impl Strategy<Value = (usize, usize)> {
     prop_oneof![Just((0, 0)), Just((1, 0)), Just((1, 2)), Just((0, 1)), Just((0, 2))]
 }
 

@@ -35,7 +35,7 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (0..12u8, 1..6u8, 0..9u8, 0..5u8).prop_map(|(id, pods, gpus, level)| Op::Gang { id, pods, gpus, level }),
+        4 => (0..12u8, 1..6u8, 0..9u8, 0..8u8).prop_map(|(id, pods, gpus, level)| Op::Gang { id, pods, gpus, level }),
         2 => (0..60u8).prop_map(Op::Finish),
         2 => (0..60u8).prop_map(Op::Delete),
         1 => (0..6u8, 1..9u8).prop_map(|(node, gpus)| Op::Busy { node, gpus }),
@@ -71,8 +71,14 @@ fn run(lab: &mut Lab, op: &Op) {
     match op {
         Op::Gang { id, pods, gpus, level } => {
             let (required, preferred) =
-                [("", ""), ("rack", ""), ("block", "rack"), ("", "rack"), ("block", "")][*level as usize];
-            lab.gang(&format!("g{id}"), u32::from(*pods), i64::from(*gpus), required, preferred);
+                [("", ""), ("rack", ""), ("block", "rack"), ("", "rack"), ("block", "")][*level as usize % 5];
+            let name = format!("g{id}");
+            lab.gang(&name, u32::from(*pods), i64::from(*gpus), required, preferred);
+            if *level >= 5 {
+                let facts = Lab::gang_facts(&name, u32::from(*pods), Lab::constraint(required, preferred));
+                let limits = vec![DomainLimit { level: "rack".into(), most: u32::from(*level - 4) }];
+                lab.send(Event::GangUpsert(GangFacts { limits, ..facts }));
+            }
         }
         Op::Finish(n) => {
             let uid = format!("g{}-{}", n / 5, n % 5);

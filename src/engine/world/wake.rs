@@ -300,6 +300,7 @@ fn waits_for_room(reason: &Reason) -> bool {
         Code::RequiredDomainTooSmall
         | Code::PinnedDomainFull
         | Code::AlreadySplit
+        | Code::DomainLimit
         | Code::SubgroupsDoNotFitTogether
         | Code::NotEnoughRoom
         | Code::NoNodeMatches

@@ -146,6 +146,9 @@ pub(super) struct GangSpec {
     /// Objective; the operator's when absent.
     #[serde(default)]
     pub(super) objective: Option<String>,
+    /// Limits on domains, as the annotation has them.
+    #[serde(default)]
+    pub(super) max_domains: Option<String>,
     /// Nodes on which the first pods run already, in order.
     #[serde(default)]
     pub(super) on: Vec<String>,

@@ -149,6 +149,9 @@ fn gang_objects(gang: &GangSpec, options: &Options) -> Vec<Value> {
     if let Some(objective) = &gang.objective {
         merge(&mut meta, &json!({"annotations": {keys::OBJECTIVE: objective}}));
     }
+    if let Some(limits) = &gang.max_domains {
+        merge(&mut meta, &json!({"annotations": {keys::MAX_DOMAINS: limits}}));
+    }
     let mut objects =
         vec![json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec})];
     let mut index = 0;

@@ -81,7 +81,7 @@ impl<'a> Solver<'a> {
         order.sort_by_key(|(shape, _)| self.rooms.domain_slots(*shape, parts.tree_idx, domain));
         for (shape, pods) in order {
             let live: Vec<NodeIdx> = walk.live.iter().copied().chain(walk.places.iter().map(|(_, node)| *node)).collect();
-            let Some(nodes) = self.best_nodes(*shape, pods.len(), &region, (parts.tree_idx, domain), &live) else { return false };
+            let Some(nodes) = self.best_nodes(*shape, pods.len(), &region, (parts.tree_idx, domain), &live, &[]) else { return false };
             for (pod, node) in pods.iter().zip(nodes) {
                 self.rooms.take(node, *shape, &self.shapes[shape.at()], 1);
                 walk.places.push((*pod, node));

@@ -12,6 +12,10 @@
 //! Cost: the sum over domains of (states so far) × (states of the child). Tables
 //! that are too large, or too much work, are left to the general search, and so
 //! is what counts can't tell (`Kinds::of`). Domains are looked into only when a candidate needs them.
+//!
+//! Where the answer passes a limit on the domains of a level, it is computed once more with that level's domains before
+//! all others in the cost: then a domain whose least is above the limit holds no placement. Several limits at once are
+//! left to the search.
 
 mod assign;
 mod kinds;
@@ -27,9 +31,11 @@ use self::states::Layout;
 use crate::fit::volumes::VolumeNeeds;
 use crate::ids::{DomainIdx, TreeIdx};
 use crate::place::candidates::Rank;
+use crate::place::exact::Cap;
 use crate::place::search::{Merit, Order, first_bound};
 use crate::place::task::Item;
 use crate::place::{Failure, Plan, Region, Solver};
+use crate::policy::Objective;
 use crate::topology::Tree;
 
 /// Levels of a tree at the most: each has 16 bits of a cost.
@@ -54,6 +60,8 @@ struct Parts<'t> {
     opened: Vec<Vec<Option<usize>>>,
     /// Depths above this one are counted.
     counted: usize,
+    /// A level whose domains come before all others, with the most there may be.
+    first: Option<Cap>,
     /// By domain: touched by live members.
     lived_in: Vec<bool>,
     /// Least cost inside a domain, by what is in it.
@@ -71,10 +79,32 @@ impl<'a> Solver<'a> {
     /// Solves a task over counts; `None` when it is not of this class, or too large.
     pub(super) fn solve_parts(&mut self, root: &Item) -> Option<Result<Plan, Failure>> {
         let mut parts = self.parts(root)?;
+        let solved = self.best_on_ledger(root, &mut parts)?;
+        let Ok(plan) = &solved else { return Some(solved) };
+        if self.keeps_limits(root, plan) {
+            return Some(solved);
+        }
+        let [limit] = root.limits.as_slice() else { return None };
+        if limit.tree != parts.tree_idx {
+            return None;
+        }
+        parts.put_first(Cap { depth: limit.depth, most: limit.most });
+        match self.best_on_ledger(root, &mut parts)? {
+            // The fewest domains of one level are not the fewest of all.
+            Ok(plan) if self.keeps_limits(root, &plan) => {
+                let plan = Plan { objective: Objective::Kai, fewest: false, ..plan };
+                Some(Ok(if self.refines { self.refine(root, plan, false) } else { plan }))
+            }
+            Ok(_) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    fn best_on_ledger(&mut self, root: &Item, parts: &mut Parts<'a>) -> Option<Result<Plan, Failure>> {
         let mark = self.rooms.checkpoint();
-        let solved = self.best_of(root, &mut parts);
+        let solved = self.best_of(root, parts);
         self.rooms.rollback(mark, self.shapes);
-        self.work += parts.work;
+        self.work += std::mem::take(&mut parts.work);
         solved.ok()
     }
 
@@ -120,6 +150,7 @@ impl<'a> Solver<'a> {
             layouts,
             opened,
             counted,
+            first: None,
             lived_in,
             tables: BTreeMap::new(),
             leaves: BTreeMap::new(),
@@ -134,14 +165,15 @@ impl<'a> Solver<'a> {
             Some(bound) => self.ranked(root, bound, &Region::default()).into_iter().map(|(rank, at)| (Some(rank), at)).collect(),
             None => vec![(None, Tree::ROOT)],
         };
-        let order = Order { objective: self.objective, counted: parts.counted, n_pods: root.n_pods() };
+        let objective = if parts.first.is_some() { Objective::Kai } else { self.objective };
+        let order = Order { objective, counted: parts.counted, n_pods: root.n_pods() };
         let mut best: Option<(Option<Rank>, Merit, DomainIdx)> = None;
         for (rank, domain) in candidates {
             if best.as_ref().is_some_and(|(other, ..)| !order.is_open(*other, rank)) {
                 break;
             }
             self.steps += 1;
-            let Some(cost) = self.whole(parts, domain)? else { continue };
+            let Some(cost) = self.whole(parts, domain)?.filter(|cost| parts.keeps_first(domain, *cost)) else { continue };
             let merit = parts.merit(rank, cost, parts.tree.domain(domain).depth);
             if best.as_ref().is_none_or(|(_, other, _)| merit < *other) {
                 best = Some((rank, merit, domain));
@@ -261,13 +293,32 @@ impl Parts<'_> {
         if self.lived_in[domain.at()] {
             return 0;
         }
-        let itself = if depth <= self.counted { 1 << self.shift(depth) } else { 0 };
+        let is_first = self.first.is_some_and(|first| first.depth == depth);
+        let itself = if depth <= self.counted || is_first { 1 << self.shift(depth) } else { 0 };
         itself + if depth == self.tree.n_levels() { u128::from(room().min(u64::from(u16::MAX))) } else { 0 }
     }
 
     /// Where the domains of a depth stand in a cost, above the room beside.
     fn shift(&self, depth: usize) -> usize {
-        32 + 16 * (self.tree.n_levels() - depth)
+        let place = match self.first {
+            Some(first) if depth == first.depth => 1,
+            Some(first) if depth < first.depth => depth + 1,
+            _ => depth,
+        };
+        32 + 16 * (self.tree.n_levels() - place)
+    }
+
+    /// Counts the domains of a level before all others from now on.
+    fn put_first(&mut self, first: Cap) {
+        self.first = Some(first);
+        self.tables.clear();
+    }
+
+    /// A domain with this least cost inside holds a placement with no more domains of the first level than there may be.
+    fn keeps_first(&self, domain: DomainIdx, cost: u128) -> bool {
+        let Some(first) = self.first.filter(|first| first.depth > self.tree.domain(domain).depth) else { return true };
+        let lived_in = self.tree.by_depth[first.depth].iter().filter(|domain| self.lived_in[domain.at()]).count();
+        usize::from((cost >> self.shift(first.depth)) as u16) + lived_in <= first.most
     }
 
     /// Subgroups whose level this is stay in a domain that has a name, and with their live members.
