@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_engine::facts::{Millis, ObjectKey};
-use berth_engine::outcome::{Decision, Eviction, GangReport, GangState};
+use berth_engine::outcome::{Cause, Decision, Eviction, GangReport, GangState};
 use berth_engine::policy::Policy;
 use berth_engine::world::World;
 
@@ -51,6 +51,8 @@ pub struct Gone {
     pub pods: Vec<String>,
     /// Why.
     pub why: String,
+    /// The gang that they made room for.
+    pub by: Option<ObjectKey>,
 }
 
 impl Gone {
@@ -62,6 +64,10 @@ impl Gone {
             gang: eviction.gang.clone(),
             pods: eviction.pods.iter().map(|victim| victim.pod.name.clone()).collect(),
             why: explain::eviction(eviction),
+            by: match &eviction.cause {
+                Cause::Room(room) => Some(room.by.clone()),
+                Cause::Stale(_) => None,
+            },
         }
     }
 }

@@ -142,6 +142,9 @@ async fn the_running_scheduler_answers_each_what_they_may_see() {
     let path = format!("/v1/explain/{ours}/Job/second");
     assert_eq!((http(&address, &path, "").await.0, http(&address, &path, "forged").await.0), (401, 401));
     assert_eq!(http(&address, "/v1/snapshot", &dev).await.0, 403);
+    let (code, page) = http(&address, &format!("/v1/snapshot?namespace={ours}"), &dev).await;
+    assert!(code == 200 && page.contains("Job/second") && page.contains("node#1"), "{page}");
+    assert!(!["metal-", "cage-", "theirs", "secret"].iter().any(|name| page.contains(name)), "{page}");
 
     // No right was missing, no token was written down, and without the scheduler there is no answer.
     let log = rig.logged();

@@ -22,7 +22,7 @@ const server = createServer((request, response) => {
   if (request.url === "/favicon.ico") return answer(204, {});
   if (token !== "Bearer right") return answer(401, { message: "a bearer token is needed" });
   if (broken) return answer(503, { message: "this process stands by" });
-  if (request.url === "/v1/snapshot") return answer(200, cluster);
+  if (request.url === "/v1/snapshot?namespace=team") return answer(200, cluster);
   if (request.url.startsWith("/v1/explain/")) return answer(200, { podGroups: [{ remedies: [{ message: "free <b>one</b> node" }] }] });
   answer(404, { message: "no" });
 }).listen(0, "127.0.0.1");
@@ -40,6 +40,7 @@ const enter = token => run(`document.getElementById("token").value = ${JSON.stri
 await enter("wrong");
 holds("a wrong token is said", await until(`document.getElementById("state").textContent.includes("bearer token is needed")`));
 holds("and asked for again", await run(`document.querySelector("form").offsetParent !== null && document.activeElement.id === "token"`));
+await run(`document.getElementById("namespace").value = "team"`);
 await enter("right");
 holds("the cluster is shown", await until(`document.getElementById("summary").textContent.startsWith("${cluster.nodes.length} node")`) && await run(`document.querySelector("main").offsetParent !== null`));
 holds("the form goes, the trouble too", await run(`document.querySelector("form").offsetParent === null && document.getElementById("token").value === "" && document.getElementById("state").textContent === ""`));

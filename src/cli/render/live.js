@@ -1,19 +1,21 @@
 // The served page: asks the scheduler that it came from, every few seconds, with a token that is kept nowhere.
 const PERIOD = 5000;
-let token = "", last = "", timer, found = new Map(), asking = new Set();
+let token = "", where = "", last = "", timer, found = new Map(), asking = new Set();
 
 const who = el("form", {class: "row"},
   el("label", {for: "token"}, "Token"), el("input", {id: "token", type: "password", autocomplete: "off", "aria-describedby": "token-about"}),
+  el("label", {for: "namespace"}, "Namespace"), el("input", {id: "namespace", autocomplete: "off", placeholder: "all", "aria-describedby": "namespace-about"}),
   el("button", {}, "Show the cluster"),
-  el("span", {class: "dim", id: "token-about"}, "such as that of kubectl create token ACCOUNT; it is kept until the page is closed"));
+  el("span", {class: "dim", id: "token-about"}, "kubectl create token ACCOUNT makes a token; it is kept until the page is closed."),
+  el("span", {class: "dim", id: "namespace-about"}, "With a namespace, its pods must be yours to list; what else you may not see has numbers for names."));
 const state = el("p", {id: "state", role: "alert", class: "bad"});
 document.querySelector("header").append(who, state);
 document.title = "Berth, live";
 // Nothing is known yet, which is not the same as an empty cluster.
 const main = document.querySelector("main");
 main.hidden = true;
-$("summary").textContent = "The running scheduler shows the cluster to those who may list its nodes and pods.";
-who.addEventListener("submit", event => { event.preventDefault(); token = $("token").value.trim(); $("token").value = ""; last = ""; found.clear(); poll(); });
+$("summary").textContent = "The running scheduler shows what you may see of the cluster.";
+who.addEventListener("submit", event => { event.preventDefault(); token = $("token").value.trim(); $("token").value = ""; where = $("namespace").value.trim(); last = ""; found.clear(); poll(); });
 
 // The answer of the scheduler, or the words of its no.
 async function asked(response) {
@@ -28,7 +30,7 @@ async function poll() {
   const mine = token;
   if (mine === "") return;
   try {
-    const next = await asked(await fetch("/v1/snapshot", with_token()));
+    const next = await asked(await fetch("/v1/snapshot" + (where ? "?namespace=" + encodeURIComponent(where) : ""), with_token()));
     if (mine !== token) return;
     state.textContent = "";
     who.hidden = true;

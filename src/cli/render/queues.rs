@@ -52,22 +52,11 @@ impl View {
         }
     }
 
-    /// Leaves only these queues and those above them.
-    pub fn keep_queues_above(&mut self, names: &BTreeSet<String>) {
-        let mut kept = names.clone();
-        // As deep as there are queues, so a queue that is above itself ends it as well.
-        for _ in 0..self.queues.len() {
-            let above = self.queues.iter().filter(|queue| kept.contains(&queue.name)).filter_map(|queue| queue.share.parent.clone());
-            let above: Vec<String> = above.collect();
-            let before = kept.len();
-            kept.extend(above);
-            if kept.len() == before {
-                break;
-            }
-        }
-        self.queues.retain(|queue| kept.contains(&queue.name));
+    /// Leaves only these queues.
+    pub fn keep_queues(&mut self, names: &BTreeSet<String>) {
+        self.queues.retain(|queue| names.contains(&queue.name));
         for queue in &mut self.queues {
-            queue.children.retain(|name| kept.contains(name));
+            queue.children.retain(|name| names.contains(name));
         }
     }
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_engine::facts::Amounts;
-use berth_engine::outcome::{GangReport, GangState};
+use berth_engine::facts::{Amounts, ObjectKey};
+use berth_engine::outcome::{DomainPath, GangReport, GangState};
 use berth_engine::remedy;
 use berth_engine::world::view::NodeView;
 use serde_json::{Value, json};
@@ -20,6 +20,9 @@ const MAX_EXPLAINED: usize = 50;
 
 /// Trials for each of them.
 const TRIALS: u32 = 24;
+
+/// How work is called that is not known.
+const OTHERS: &str = "other work";
 
 /// Decisions that are listed, the latest.
 const MAX_DECISIONS: usize = 200;
@@ -111,16 +114,57 @@ impl Place {
     }
 }
 
+/// What of a cluster is shown to somebody, and how it is called.
+pub trait Eyes {
+    /// The name of a node.
+    fn node(&mut self, name: &str) -> String;
+    /// The names of a domain and those around it.
+    fn path(&mut self, path: &DomainPath) -> DomainPath;
+    /// A gang as it may be seen; none of it where only its queue may be known.
+    fn gang(&mut self, gang: &GangReport) -> Option<GangReport>;
+    /// Whether the gang of this name may be seen.
+    fn knows(&self, gang: &ObjectKey) -> bool;
+    /// Whether the queue may be seen.
+    fn knows_queue(&self, name: &str) -> bool;
+}
+
+/// Sees everything.
+pub struct Open;
+
+impl Eyes for Open {
+    fn node(&mut self, name: &str) -> String {
+        name.to_owned()
+    }
+    fn path(&mut self, path: &DomainPath) -> DomainPath {
+        path.clone()
+    }
+    fn gang(&mut self, gang: &GangReport) -> Option<GangReport> {
+        Some(gang.clone())
+    }
+    fn knows(&self, _gang: &ObjectKey) -> bool {
+        true
+    }
+    fn knows_queue(&self, _name: &str) -> bool {
+        true
+    }
+}
+
+/// Work of which only the queue is known.
+#[must_use]
+pub fn of_queue(queue: &str) -> String {
+    if queue.is_empty() { "work of no queue".to_owned() } else { format!("work of queue {queue}") }
+}
+
 /// Everything that the page shows of a cluster made of files.
 #[must_use]
 pub fn document_of(cluster: &Cluster, heading: &str) -> Value {
-    document(&cluster.moment(), heading, &notes(&SimulationResult::of(cluster)), TRIALS)
+    document(&cluster.moment(), heading, &notes(&SimulationResult::of(cluster)), TRIALS, &mut Open)
 }
 
 /// Everything that the page shows. What would help is looked for in so many trials a gang; in none, the page asks for it
 /// when somebody wants to know.
 #[must_use]
-pub fn document(moment: &Moment<'_>, heading: &str, notes: &[String], trials: u32) -> Value {
+pub fn document(moment: &Moment<'_>, heading: &str, notes: &[String], trials: u32, eyes: &mut dyn Eyes) -> Value {
     let world = moment.world;
     let nodes = world.node_views();
     let in_cores = is_in_cores(&nodes);
@@ -132,14 +176,14 @@ pub fn document(moment: &Moment<'_>, heading: &str, notes: &[String], trials: u3
             let paths: BTreeMap<String, Vec<String>> = world
                 .domains_of_node(&node.name)
                 .into_iter()
-                .map(|(name, path)| (name, path.into_iter().filter(|(level, _)| level != "kubernetes.io/hostname").map(|(_, value)| value).collect()))
+                .map(|(name, path)| (name, eyes.path(&path).into_iter().filter(|(level, _)| level != "kubernetes.io/hostname").map(|(_, value)| value).collect()))
                 .collect();
             let work: Vec<Value> = node
                 .work
                 .iter()
                 .map(|work| json!([work.gang.as_deref().and_then(|uid| index.get(uid)), if in_cores { work.cpu_millis / 1000 } else { work.gpus }, work.pods]))
                 .collect();
-            json!({"n": node.name, "a": amounts(node, in_cores), "s": node.stranded.as_ref().map(explain::rule), "w": work, "p": paths})
+            json!({"n": eyes.node(&node.name), "a": amounts(node, in_cores), "s": node.stranded.as_ref().map(explain::rule), "w": work, "p": paths})
         })
         .collect();
     let mut levels: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -147,10 +191,11 @@ pub fn document(moment: &Moment<'_>, heading: &str, notes: &[String], trials: u3
         levels.insert(name, labels.into_iter().filter(|label| label != "kubernetes.io/hostname").collect());
     }
     let mut left = MAX_EXPLAINED;
-    let shown_gangs: Vec<Value> = gangs.iter().map(|gang| self::gang(moment, gang, trials, &mut left)).collect();
+    let shown_gangs: Vec<Value> = gangs.iter().map(|gang| self::gang(moment, gang, trials, &mut left, eyes)).collect();
     let queues: Vec<Value> = world
         .queue_reports()
         .iter()
+        .filter(|queue| eyes.knows_queue(&queue.name))
         .map(|queue| json!({"name": queue.name, "children": queue.children, "allocated": shares(&queue.allocated), "requested": shares(&queue.requested)}))
         .collect();
     let decisions: Vec<Value> = moment
@@ -158,16 +203,25 @@ pub fn document(moment: &Moment<'_>, heading: &str, notes: &[String], trials: u3
         .iter()
         .rev()
         .take(MAX_DECISIONS)
-        .map(|placed| json!({"gang": index.get(placed.gang_uid.as_str()), "name": placed.gang.name, "pods": placed.pods, "nodes": placed.nodes}))
+        .map(|placed| {
+            let name = if eyes.knows(&placed.gang) { placed.gang.name.as_str() } else { OTHERS };
+            let nodes: Vec<String> = placed.nodes.iter().map(|node| eyes.node(node)).collect();
+            json!({"gang": index.get(placed.gang_uid.as_str()), "name": name, "pods": placed.pods, "nodes": nodes})
+        })
         .collect();
     let evictions: Vec<Value> = moment
         .gone
         .iter()
         .rev()
         .take(MAX_DECISIONS)
-        .map(|gone| json!({"gang": index.get(gone.gang_uid.as_str()), "name": gone.gang.name, "pods": gone.pods, "why": gone.why}))
+        .filter(|gone| eyes.knows(&gone.gang))
+        .map(|gone| {
+            let hides = gone.by.as_ref().is_some_and(|by| !eyes.knows(by));
+            let why = if hides { "evicted to make room for other work" } else { gone.why.as_str() };
+            json!({"gang": index.get(gone.gang_uid.as_str()), "name": gone.gang.name, "pods": gone.pods, "why": why})
+        })
         .collect();
-    let evicted: Vec<&String> = moment.gone.iter().flat_map(|gone| &gone.pods).collect();
+    let evicted: Vec<&String> = moment.gone.iter().filter(|gone| eyes.knows(&gone.gang)).flat_map(|gone| &gone.pods).collect();
     json!({
         "heading": heading, "unit": if in_cores { "cores" } else { "GPUs" }, "topologies": levels, "nodes": shown, "gangs": shown_gangs,
         "queues": queues, "decisions": decisions, "evictions": evictions, "evicted": evicted, "notes": notes,
@@ -181,7 +235,13 @@ fn shares(amounts: &Amounts) -> Value {
     json!({"gpus": gpus, "cores": of("cpu") / 1000})
 }
 
-fn gang(moment: &Moment<'_>, gang: &GangReport, trials: u32, left: &mut usize) -> Value {
+fn gang(moment: &Moment<'_>, gang: &GangReport, trials: u32, left: &mut usize, eyes: &mut dyn Eyes) -> Value {
+    let Some(gang) = eyes.gang(gang) else {
+        return json!({
+            "title": of_queue(&gang.queue), "id": null, "queue": gang.queue, "state": state_word(gang.state), "pods": gang.pods, "bound": gang.bound,
+            "min": gang.min_member, "code": null, "reasons": [], "fixes": [],
+        });
+    };
     let waits = gang.state != GangState::Done && !gang.reasons.is_empty();
     let mut remedies = Vec::new();
     if waits && trials > 0 && *left > 0 {
@@ -191,7 +251,7 @@ fn gang(moment: &Moment<'_>, gang: &GangReport, trials: u32, left: &mut usize) -
     }
     let reasons: Vec<String> = gang.reasons.iter().map(explain::sentence).collect();
     json!({
-        "title": title(gang), "id": [gang.key.namespace, gang.key.name], "queue": gang.queue, "state": state_word(gang.state), "pods": gang.pods, "bound": gang.bound, "min": gang.min_member,
+        "title": title(&gang), "id": [gang.key.namespace, gang.key.name], "queue": gang.queue, "state": state_word(gang.state), "pods": gang.pods, "bound": gang.bound, "min": gang.min_member,
         "code": gang.reasons.first().map(|reason| reason.code_name()), "reasons": reasons, "fixes": remedies,
     })
 }

@@ -179,6 +179,11 @@ impl World {
         self.node_by_name.contains_key(name)
     }
 
+    /// Names of all nodes, in order.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.node_by_name.keys().map(String::as_str)
+    }
+
     /// Domain paths of a node (by name): topology name and (label, value) list, by topology name.
     #[must_use]
     pub fn domains_of_node(&self, node: &str) -> Vec<(String, DomainPath)> {

@@ -1,6 +1,6 @@
 //! What is answered, made from one copy of the model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_engine::outcome::GangReport;
@@ -23,6 +23,9 @@ const MAX_DETAILED: usize = 8;
 /// Explanations that are kept for one copy.
 const MAX_KNOWN: usize = 256;
 
+/// Documents of the page that are kept for one copy: a few megabytes each in a large cluster.
+const MAX_PAGES: usize = 8;
+
 /// Longest name of Kubernetes.
 const MAX_NAME: usize = 253;
 
@@ -31,8 +34,8 @@ const MAX_NAME: usize = 253;
 pub(super) struct Known {
     number: u64,
     explained: BTreeMap<(String, u32), Arc<Explained>>,
-    /// The document of the page.
-    page: Option<Arc<str>>,
+    /// Documents of the page, by what may be seen.
+    pages: BTreeMap<Sees, Arc<str>>,
 }
 
 /// What is to be explained.
@@ -88,8 +91,9 @@ impl Wanted {
 }
 
 impl WantedQueue {
-    pub(super) fn new(query: &BTreeMap<String, String>) -> Result<Self, Refusal> {
-        known_only(query, &["namespace", "output"])?;
+    /// For the line, and for the page, which has no table.
+    pub(super) fn new(query: &BTreeMap<String, String>, known: &[&str]) -> Result<Self, Refusal> {
+        known_only(query, known)?;
         let namespace = query.get("namespace").cloned();
         if namespace.as_ref().is_some_and(|name| !is_name(name)) {
             return Err(Refusal::bad("namespace: allowed is the name of one; left out, all are shown"));
@@ -144,33 +148,31 @@ fn remember(known: &Mutex<Known>, number: u64, key: (String, u32), explained: &A
 }
 
 /// What the page shows, without what would help: it asks for that gang by gang.
-pub(super) fn snapshot(sight: &Sight, known: &Mutex<Known>) -> Arc<str> {
+pub(super) fn snapshot(sight: &Sight, known: &Mutex<Known>, sees: &Sees) -> Arc<str> {
     let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(page) = Some(lock()).filter(|known| known.number == sight.number).and_then(|known| known.page.clone()) {
+    if let Some(page) = Some(lock()).filter(|known| known.number == sight.number).and_then(|known| known.pages.get(sees).cloned()) {
         return page;
     }
-    let page: Arc<str> = view::document(&sight.moment(), "", &[], 0).to_string().into();
+    let moment = sight.moment();
+    let page: Arc<str> = view::document(&moment, "", &[], 0, &mut Mask::new(moment.world, sees)).to_string().into();
     let mut known = lock();
-    if known.number != sight.number {
+    if known.number != sight.number || known.pages.len() >= MAX_PAGES {
         *known = Known { number: sight.number, ..Known::default() };
     }
-    known.page = Some(Arc::clone(&page));
+    known.pages.insert(sees.clone(), Arc::clone(&page));
     page
 }
 
-/// What waits in which order: the document of `berth queue -o json`. Without the right to list queues, those of the gangs
-/// that are shown, and those above them, are shown.
-pub(super) fn queue(sight: &Sight, wanted: &WantedQueue, sees: &Sees, all_queues: bool) -> Result<Value, Refusal> {
+/// What waits in which order: the document of `berth queue -o json`.
+pub(super) fn queue(sight: &Sight, wanted: &WantedQueue, sees: &Sees) -> Result<Value, Refusal> {
     let moment = sight.moment();
     let mut world = moment.world.fork();
     let line = line(&mut world, &moment.policy, moment.now);
     let mut view = View::of(&world, line, wanted.namespace.as_deref(), now_millis());
     let mut mask = Mask::new(moment.world, sees);
     view.change_gangs(|gang| mask.gang(gang));
-    if !all_queues {
-        let of_namespace = |gang: &GangReport| wanted.namespace.as_ref().is_none_or(|namespace| *namespace == gang.key.namespace);
-        let own: BTreeSet<String> = world.gang_reports().into_iter().filter(of_namespace).map(|gang| gang.queue).collect();
-        view.keep_queues_above(&own);
+    if let Some(queues) = mask.queues() {
+        view.keep_queues(queues);
     }
     let mut value = queues::json(&view);
     if wanted.with_table {

@@ -1,16 +1,17 @@
 //! What who asks may not see is taken out of an answer before it becomes text: counts stay, names go.
 //!
-//! Without the right to list nodes, a node is `node#1` and a domain below region and zone `rack#1`, numbered anew in every
-//! answer; without the right to list pods everywhere, the work of others is that of their queue.
+//! Without the right to list nodes, a node is `node#1` and a domain below region and zone `rack#1`, numbered in their order, so
+//! alike in all answers while the cluster stays as it is; without the right to list pods everywhere, the work of others is that of their queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_engine::facts::Event;
+use berth_engine::facts::{Event, ObjectKey};
 use berth_engine::outcome::{Code, DomainPath, Fix, FixKind, GangReport, Reason};
 use berth_engine::remedy::{DomainRoom, Remedies, Remedy};
 use berth_engine::world::World;
 
 use crate::cli::render::explanation::{Before, Explained};
+use crate::cli::render::view::{Eyes, of_queue};
 
 /// Levels whose domains everybody may know: claims and selectors of every user name them.
 const PUBLIC: [&str; 4] = [
@@ -21,7 +22,7 @@ const PUBLIC: [&str; 4] = [
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What somebody may see beyond the gang that they ask for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sees {
     /// Nodes, and so the names of domains.
     pub(super) nodes: bool,
@@ -29,6 +30,8 @@ pub(super) struct Sees {
     pub(super) pods: bool,
     /// The pods of these.
     pub(super) namespaces: BTreeSet<String>,
+    /// How every queue stands; else only those of the work in these namespaces, and those above them.
+    pub(super) queues: bool,
 }
 
 impl Sees {
@@ -45,11 +48,32 @@ pub(super) struct Mask<'a> {
     domains: BTreeMap<DomainPath, usize>,
     /// Domains numbered so far, by the short name of their level.
     counts: BTreeMap<String, usize>,
+    /// Queues that are shown; `None` is all.
+    queues: Option<BTreeSet<String>>,
 }
 
 impl<'a> Mask<'a> {
     pub(super) fn new(world: &'a World, sees: &'a Sees) -> Self {
-        Self { world, sees, nodes: BTreeMap::new(), domains: BTreeMap::new(), counts: BTreeMap::new() }
+        let mut mask = Self { world, sees, nodes: BTreeMap::new(), domains: BTreeMap::new(), counts: BTreeMap::new(), queues: None };
+        if !sees.queues {
+            mask.queues = Some(queues_of(world, &sees.namespaces));
+        }
+        if !sees.nodes {
+            for name in world.node_names() {
+                mask.node(name);
+            }
+            for (topology, _) in world.levels() {
+                for domain in world.domain_capacities(&topology) {
+                    mask.path(&domain.path);
+                }
+            }
+        }
+        mask
+    }
+
+    /// The queues that are shown, unless all are.
+    pub(super) fn queues(&self) -> Option<&BTreeSet<String>> {
+        self.queues.as_ref()
     }
 
     /// A gang with all that is known about it.
@@ -123,7 +147,7 @@ impl<'a> Mask<'a> {
             let title = match gang {
                 Some(gang) if self.sees.work_of(&gang.key.namespace) => title.clone(),
                 Some(gang) => of_queue(&gang.queue),
-                None => "work of no queue".to_owned(),
+                None => of_queue(""),
             };
             if !shown.contains(&title) {
                 shown.push(title);
@@ -208,8 +232,40 @@ impl<'a> Mask<'a> {
     }
 }
 
-fn of_queue(queue: &str) -> String {
-    if queue.is_empty() { "work of no queue".to_owned() } else { format!("work of queue {queue}") }
+/// The queues of the work in these namespaces, and those above them.
+fn queues_of(world: &World, namespaces: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> =
+        world.gang_reports().into_iter().filter(|gang| namespaces.contains(&gang.key.namespace)).map(|gang| gang.queue).collect();
+    let queues = world.queue_reports();
+    // As deep as there are queues, so one that is above itself ends it as well.
+    for _ in 0..queues.len() {
+        let above = queues.iter().filter(|queue| names.contains(&queue.name)).filter_map(|queue| queue.share.parent.clone());
+        let above: Vec<String> = above.collect();
+        let before = names.len();
+        names.extend(above);
+        if names.len() == before {
+            break;
+        }
+    }
+    names
+}
+
+impl Eyes for Mask<'_> {
+    fn node(&mut self, name: &str) -> String {
+        self.node(name)
+    }
+    fn path(&mut self, path: &DomainPath) -> DomainPath {
+        self.path(path)
+    }
+    fn gang(&mut self, gang: &GangReport) -> Option<GangReport> {
+        self.sees.work_of(&gang.key.namespace).then(|| self.gang(gang))
+    }
+    fn knows(&self, gang: &ObjectKey) -> bool {
+        self.sees.work_of(&gang.namespace)
+    }
+    fn knows_queue(&self, name: &str) -> bool {
+        self.queues.as_ref().is_none_or(|names| names.contains(name))
+    }
 }
 
 #[cfg(test)]
@@ -295,6 +351,6 @@ mod tests {
         let path = |block: &str| vec![("example.com/block".to_owned(), block.to_owned()), ("example.com/rack".to_owned(), "r".to_owned())];
         let last = |path: DomainPath| path.last().map(|(_, value)| value.clone()).unwrap_or_default();
         let found: Vec<String> = ["a", "b", "a"].map(|block| last(mask.path(&path(block)))).into();
-        assert_eq!(found, ["rack#1", "rack#2", "rack#1"]);
+        assert_eq!(found, ["rack#3", "rack#4", "rack#3"]);
     }
 }

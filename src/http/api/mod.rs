@@ -142,15 +142,10 @@ async fn queue(
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Refusal> {
-    let wanted = answer::WantedQueue::new(&query)?;
+    let wanted = answer::WantedQueue::new(&query, &["namespace", "output"])?;
     let caller = api.caller(&headers).await?;
-    let right = wanted.namespace.as_ref().map_or_else(|| Right::list("", "pods"), |namespace| Right::list_pods(namespace));
-    api.need(&caller, &right).await?;
-    let nodes = api.access.may(&caller, &Right::list("", "nodes"), now_millis()).await?;
-    let queues = api.access.may(&caller, &Right::list(RUN_AI, "queues"), now_millis()).await?;
-    let sees = Sees { nodes, pods: wanted.namespace.is_none(), namespaces: wanted.namespace.iter().cloned().collect() };
-    let sight = api.sight().await?;
-    api.computed(move |_| answer::queue(&sight, &wanted, &sees, queues)).await.map(Json)
+    let (sight, sees) = api.lists(&caller, wanted.namespace.as_deref()).await?;
+    api.computed(move |_| answer::queue(&sight, &wanted, &sees)).await.map(Json)
 }
 
 /// The page itself: it holds nothing of the cluster, so anybody may have it.
@@ -166,14 +161,16 @@ async fn page() -> Result<impl IntoResponse, Refusal> {
     Ok((headers, page::live()))
 }
 
-/// What the page shows: the whole cluster, so for those who may list nodes and pods everywhere.
-async fn snapshot(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<impl IntoResponse, Refusal> {
+/// What the page shows.
+async fn snapshot(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Refusal> {
+    let wanted = answer::WantedQueue::new(&query, &["namespace"])?;
     let caller = api.caller(&headers).await?;
-    for right in [Right::list("", "nodes"), Right::list("", "pods")] {
-        api.need(&caller, &right).await?;
-    }
-    let sight = api.sight().await?;
-    let text = api.computed(move |api| Ok(answer::snapshot(&sight, &api.known))).await?;
+    let (sight, sees) = api.lists(&caller, wanted.namespace.as_deref()).await?;
+    let text = api.computed(move |api| Ok(answer::snapshot(&sight, &api.known, &sees))).await?;
     Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.as_bytes().to_vec()))
 }
 
@@ -207,7 +204,18 @@ impl Api {
         let (nodes, pods, own) = (Right::list("", "nodes"), Right::list("", "pods"), Right::list_pods(namespace));
         let may = |right| self.access.may(caller, right, now);
         let (nodes, pods, own) = tokio::try_join!(may(&nodes), may(&pods), may(&own))?;
-        Ok(Sees { nodes, pods, namespaces: own.then(|| namespace.to_owned()).into_iter().collect() })
+        Ok(Sees { nodes, pods, namespaces: own.then(|| namespace.to_owned()).into_iter().collect(), queues: true })
+    }
+
+    /// The model, and what of it they may see who ask for the work of a namespace, or of all: its pods must be theirs to list.
+    async fn lists(&self, caller: &Caller, namespace: Option<&str>) -> Result<(Arc<Sight>, Sees), Refusal> {
+        self.need(caller, &namespace.map_or_else(|| Right::list("", "pods"), Right::list_pods)).await?;
+        let now = now_millis();
+        let (nodes, queues) = (Right::list("", "nodes"), Right::list(RUN_AI, "queues"));
+        let (nodes, queues) = tokio::try_join!(self.access.may(caller, &nodes, now), self.access.may(caller, &queues, now))?;
+        let sight = self.sight().await?;
+        let namespaces = namespace.map(str::to_owned).into_iter().collect();
+        Ok((sight, Sees { nodes, pods: namespace.is_none(), namespaces, queues: queues || namespace.is_none() }))
     }
 
     async fn sight(&self) -> Result<Arc<Sight>, Refusal> {

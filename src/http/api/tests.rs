@@ -141,7 +141,7 @@ async fn who_may_read_a_namespace_gets_its_work_masked_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_page_has_no_data_and_its_data_are_for_who_may_list_all() {
+async fn the_page_has_no_data_and_its_data_are_what_they_may_see() {
     let rig = rig(true).await;
     let page = raw(rig.address, "GET", "/", None).await;
     assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("frame-ancestors 'none'") && page.contains("/v1/snapshot"), "{page}");
@@ -149,7 +149,18 @@ async fn the_page_has_no_data_and_its_data_are_for_who_may_list_all() {
     for (token, code) in [("ada", 403), ("nobody", 403), ("forged", 401)] {
         assert_eq!(rig.get("/v1/snapshot", token).await.0, code, "{token}");
     }
+    assert_eq!(rig.get("/v1/snapshot?namespace=other", "ada").await.0, 403);
+    let (code, masked) = rig.get("/v1/snapshot?namespace=mine", "ada").await;
+    assert!(code == 200 && SECRETS.iter().all(|secret| !masked.to_string().contains(secret)), "{masked}");
+    let gangs = masked["gangs"].as_array().expect("gangs");
+    let shown: Vec<(&Value, &Value)> = gangs.iter().map(|gang| (&gang["title"], &gang["id"][0])).collect();
+    let theirs = (&json!("work of queue theirs"), &Value::Null);
+    assert_eq!(shown, [(&json!("Job/ours in mine"), &json!("mine")), theirs, theirs]);
+    assert_eq!((&masked["nodes"][0]["n"], &masked["nodes"][0]["p"]["network"][2]), (&json!("node#1"), &json!("block#1")), "{masked}");
+    assert_eq!(masked["queues"].as_array().map(Vec::len), Some(1), "{masked}");
     let (code, snapshot) = rig.get("/v1/snapshot", "root").await;
+    let sums = |page: &Value| page["nodes"].as_array().expect("nodes").iter().map(|node| node["a"].clone()).collect::<Vec<_>>();
+    assert_eq!(sums(&snapshot), sums(&masked), "counts stay");
     let waits = snapshot["gangs"].as_array().expect("gangs").iter().find(|gang| gang["id"][0] == "mine").expect("ours");
     assert_eq!((code, snapshot["nodes"].as_array().map(Vec::len), &waits["fixes"]), (200, Some(5), &json!([])));
     // What the page asks when somebody wants to know what would help.
