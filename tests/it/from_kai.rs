@@ -2,6 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use berth::lint::kai::{self, leftovers, settings};
+use berth::lint::{Shown, check};
+use berth::simulate::Options;
+use berth::simulate::forecast::forecast;
+use berth::simulate::input::{Item, read_paths};
 use serde_json::{Value, json};
 
 use super::snapshot::{temporary, zip};
@@ -140,4 +145,51 @@ fn where_nothing_differs_it_is_said_and_is_no_error() {
     let page = stdout(&output);
     assert_eq!((output.status.code(), page.lines().next()), (Some(0), Some("No gang of kai-scheduler waits; no object behaves differently.")), "{page}");
     assert_eq!(berth(&["check", "--from", "slurm", "x.yaml"]).status.code(), Some(2));
+}
+
+/// Every place in an object, with what stands there taken for something else.
+fn bent(object: &Value) -> Vec<Value> {
+    fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+        found.push(at.to_owned());
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| places(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), found)),
+            Value::Array(list) => list.iter().enumerate().for_each(|(i, value)| places(value, &format!("{at}/{i}"), found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    places(object, "", &mut found);
+    let others = [Value::Null, json!(true), json!(-1), json!(1e300), json!(""), json!("ü/="), json!([[]]), json!({"": {}})];
+    let mut bent = Vec::new();
+    for place in found.iter().filter(|place| !["", "/kind", "/apiVersion"].contains(&place.as_str())) {
+        for other in &others {
+            let mut object = object.clone();
+            *object.pointer_mut(place).unwrap() = other.clone();
+            bent.push(object);
+        }
+    }
+    bent
+}
+
+#[test]
+fn objects_that_are_bent_out_of_shape_are_no_reason_to_panic() {
+    let mut items = read_paths(&[path("tests/data/kai/differences.yaml"), path("tests/data/kai/dump.yaml")]).unwrap();
+    // A kind that makes pods, and differs in nothing.
+    let steps = json!([{"name": "a", "container": {"name": "c", "image": "i"}}]);
+    let workflow = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": {"entrypoint": "a", "templates": steps}});
+    items.push(Item { place: items[0].place.clone(), value: workflow });
+    let options = Options::standard();
+    let mut tried = 0;
+    for item in &items {
+        for value in bent(&item.value) {
+            let bent = [Item { place: item.place.clone(), value }];
+            let known = leftovers::Known { services: true, endpoints: true };
+            let told = kai::differences(&bent, &options).len() + settings::settings(&bent).len() + leftovers::webhooks(&bent, known).len() + leftovers::open_requests(&bent).len();
+            let forecast = forecast(&bent, &options);
+            let linted = check(&bent, Shown::by(&bent), &options).len();
+            assert!(told + linted < 200 && forecast.waiting.len() < 100);
+            tried += 1;
+        }
+    }
+    assert!(tried > 5_000, "{tried}");
 }
