@@ -58,6 +58,7 @@ fn every_difference_is_found_in_the_object_that_has_it_and_in_no_other() {
     let by_object = codes(&found["differences"]);
     assert!(everywhere.is_disjoint(&by_object) && by_object.len() > 20);
     assert_eq!(everywhere.union(&by_object).cloned().collect::<BTreeSet<_>>(), documented("| KaiDiff"));
+    assert_eq!(kai::codes().into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), documented("| KaiDiff"));
     // With the flag those stay that it does not turn off.
     let (_, kept) = report(&["--compat", "kai", &file.to_string_lossy()]);
     assert_eq!(codes(&kept["differences"]), documented("- KaiDiff").intersection(&by_object).cloned().collect());
@@ -79,7 +80,7 @@ fn a_dump_is_told_as_a_page() {
 fn a_dump_is_told_to_scripts() {
     let (code, found) = report(&["tests/data/kai/dump.yaml"]);
     let summary = json!({
-        "objects": 29, "waiting": 2, "starting": 1, "differences": 2, "unsupported": 1, "bindRequests": 1, "errors": 2, "warnings": 2, "homeless": 0,
+        "objects": 31, "waiting": 2, "starting": 1, "differences": 2, "unsupported": 1, "bindRequests": 1, "errors": 2, "warnings": 2, "homeless": 0,
     });
     assert_eq!((code, &found["summary"]), (Some(1), &summary));
     let waiting: Vec<(&str, bool)> = list(&found["waiting"]).iter().map(|gang| (gang["owner"].as_str().unwrap(), gang["starts"] == true)).collect();
