@@ -120,6 +120,7 @@ fn with_differences(mut findings: Vec<Finding>, input: &Input, options: &Options
     findings.extend(differences);
     findings.extend(leftovers::webhooks(&input.items, input.known));
     findings.extend(leftovers::reservations(&input.items));
+    findings.extend(leftovers::running(&input.items, &options.scheduler_name));
     findings.sort();
     findings
 }

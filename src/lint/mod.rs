@@ -99,10 +99,11 @@ impl Shown {
 #[must_use]
 pub fn check(items: &[Item], shown: Shown, options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let readers = workloads::readers(items, &options.scheduler_name);
     // What was made from something else is judged where it is written.
     for item in derived::written(items) {
         keys::check(item, &mut findings);
-        workloads::check_scheduler(item, &options.scheduler_name, &mut findings);
+        workloads::check_scheduler(item, &options.scheduler_name, &readers, &mut findings);
     }
     queues::check(items, &mut findings);
     topology::check(items, &mut findings);

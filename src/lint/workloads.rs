@@ -14,18 +14,30 @@ use crate::simulate::cluster::Cluster;
 use crate::simulate::input::{Item, Place};
 use crate::simulate::objects::text;
 
+/// Names of schedulers that read our keys: the one that is asked about, and those under which Berth has placed pods, as a canary
+/// beside another one does.
+pub(super) fn readers<'a>(items: &'a [Item], scheduler: &'a str) -> BTreeSet<&'a str> {
+    let is_placed = |item: &&Item| item.value["kind"] == "Pod" && item.value["metadata"]["annotations"][keys::DECISION].is_string();
+    items.iter().filter(is_placed).map(|item| text(&item.value, "/spec/schedulerName")).chain([scheduler]).collect()
+}
+
 /// Keys that only our scheduler reads, on pods that name another one.
-pub(super) fn check_scheduler(item: &Item, scheduler: &str, findings: &mut Vec<Finding>) {
+pub(super) fn check_scheduler(item: &Item, scheduler: &str, readers: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
     let has_ours = |metadata: &serde_json::Value| {
         let any = |place: &str, keys: &[&str]| keys.iter().any(|key| !metadata[place][*key].is_null());
         any("annotations", &ANNOTATIONS) || any("labels", &LABELS)
     };
     for (path, template) in pod_templates(&item.value) {
         let name = template["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler");
-        if name != scheduler && (has_ours(&template["metadata"]) || has_ours(&item.value["metadata"])) {
+        if !readers.contains(name) && (has_ours(&template["metadata"]) || has_ours(&item.value["metadata"])) {
             let field = if path.is_empty() { "spec.schedulerName".to_owned() } else { format!("{path}.spec.schedulerName") };
-            let message = format!("is {name}: the keys of this object have no effect; write schedulerName: {scheduler}");
-            findings.push(Finding::error(item, "OtherScheduler", &field, message));
+            if name == keys::SCHEDULER_NAME {
+                let message = format!("is {name}, which is not {scheduler}: this object is left to KAI Scheduler");
+                findings.push(Finding::warning(item, "OtherScheduler", &field, message));
+            } else {
+                let message = format!("is {name}: the keys of this object have no effect; write schedulerName: {scheduler}");
+                findings.push(Finding::error(item, "OtherScheduler", &field, message));
+            }
         }
     }
 }

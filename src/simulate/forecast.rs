@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::outcome::{GangReport, GangState};
 use berth_engine::world::view::NodeView;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Options;
 use super::cluster::Cluster;
@@ -117,7 +117,7 @@ fn unbound(item: &Item, runs: &BTreeSet<(String, String)>, options: &Options) ->
         }
     } else if super::bindings::is_request(&item.value) {
         // What KAI Scheduler decided is as undone as the rest.
-        item.value["status"]["phase"] = Value::String("Failed".to_owned());
+        item.value["status"] = json!({"phase": "Failed"});
     }
     item
 }

@@ -108,7 +108,8 @@ pub fn complete(value: &mut Value, generation: u64) {
         quantities(value);
     }
     // A pod written by hand with a node is meant to run there.
-    if kind == "Pod" && !text(value, "/spec/nodeName").is_empty() && text(value, "/status/phase").is_empty() {
+    let is_to_run = kind == "Pod" && !text(value, "/spec/nodeName").is_empty() && text(value, "/status/phase").is_empty();
+    if is_to_run && (value["status"].is_null() || value["status"].is_object()) {
         value["status"]["phase"] = json!("Running");
     }
     // A kubelet always writes conditions; a node written by hand without any is meant to work.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{berth, path, stdout};
+use super::{berth, path, stderr, stdout};
 
 /// Codes by object, sorted, of what is found in these documents.
 fn found(name: &str, text: &str) -> (Option<i32>, Vec<(String, String)>) {
@@ -156,6 +156,21 @@ fn a_mistake_is_told_where_it_was_written() {
     }
     assert_eq!(berth(&["check"]).status.code(), Some(2), "neither files nor a cluster");
     assert_eq!(berth(&["check", "--live", &file.to_string_lossy()]).status.code(), Some(2), "files and a cluster");
+}
+
+#[test]
+fn another_scheduler_that_reads_the_keys_is_no_mistake() {
+    let pod = |name: &str, scheduler: &str, annotations: &str| {
+        format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{kai.scheduler/queue: q}}, annotations: {{{annotations}}}}}, spec: {{schedulerName: {scheduler}, nodeName: n, containers: [{{name: c}}]}}}}\n")
+    };
+    let text = [pod("ours", "kai-scheduler", ""), pod("canary", "berth", "berth.scheduler/decision: 1-1/1"), pod("next", "berth", ""), pod("lost", "other", "")].concat();
+    assert_eq!(found("schedulers", &text), (Some(1), pairs(&[("lost", "OtherScheduler")])));
+    let file = path("target/check-schedulers.yaml");
+    let output = stdout(&berth(&["check", "--scheduler-name", "berth", &file.to_string_lossy()]));
+    assert_eq!(output.lines().next(), Some("1 error and 1 warning in 4 objects."), "{output}");
+    let nowhere = berth(&["check", "--live", "--kubeconfig", "no-such-file"]);
+    assert_eq!((nowhere.status.code(), nowhere.stdout.len()), (Some(2), 0));
+    assert!(stderr(&nowhere).contains("no-such-file"), "{nowhere:?}");
 }
 
 #[test]

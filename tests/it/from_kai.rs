@@ -2,6 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use berth::lint::kai::{self, leftovers, settings};
+use berth::lint::{Shown, check};
+use berth::simulate::Options;
+use berth::simulate::forecast::forecast;
+use berth::simulate::input::{Item, read_paths};
 use serde_json::{Value, json};
 
 use super::snapshot::{temporary, zip};
@@ -53,6 +58,7 @@ fn every_difference_is_found_in_the_object_that_has_it_and_in_no_other() {
     let by_object = codes(&found["differences"]);
     assert!(everywhere.is_disjoint(&by_object) && by_object.len() > 20);
     assert_eq!(everywhere.union(&by_object).cloned().collect::<BTreeSet<_>>(), documented("| KaiDiff"));
+    assert_eq!(kai::codes().into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), documented("| KaiDiff"));
     // With the flag those stay that it does not turn off.
     let (_, kept) = report(&["--compat", "kai", &file.to_string_lossy()]);
     assert_eq!(codes(&kept["differences"]), documented("- KaiDiff").intersection(&by_object).cloned().collect());
@@ -74,7 +80,7 @@ fn a_dump_is_told_as_a_page() {
 fn a_dump_is_told_to_scripts() {
     let (code, found) = report(&["tests/data/kai/dump.yaml"]);
     let summary = json!({
-        "objects": 29, "waiting": 2, "starting": 1, "differences": 2, "unsupported": 1, "bindRequests": 1, "errors": 2, "warnings": 2, "homeless": 0,
+        "objects": 31, "waiting": 2, "starting": 1, "differences": 2, "unsupported": 1, "bindRequests": 1, "errors": 2, "warnings": 2, "homeless": 0,
     });
     assert_eq!((code, &found["summary"]), (Some(1), &summary));
     let waiting: Vec<(&str, bool)> = list(&found["waiting"]).iter().map(|gang| (gang["owner"].as_str().unwrap(), gang["starts"] == true)).collect();
@@ -140,4 +146,51 @@ fn where_nothing_differs_it_is_said_and_is_no_error() {
     let page = stdout(&output);
     assert_eq!((output.status.code(), page.lines().next()), (Some(0), Some("No gang of kai-scheduler waits; no object behaves differently.")), "{page}");
     assert_eq!(berth(&["check", "--from", "slurm", "x.yaml"]).status.code(), Some(2));
+}
+
+/// Every place in an object, with what stands there taken for something else.
+fn bent(object: &Value) -> Vec<Value> {
+    fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+        found.push(at.to_owned());
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| places(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), found)),
+            Value::Array(list) => list.iter().enumerate().for_each(|(i, value)| places(value, &format!("{at}/{i}"), found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    places(object, "", &mut found);
+    let others = [Value::Null, json!(true), json!(-1), json!(1e300), json!(""), json!("ü/="), json!([[]]), json!({"": {}})];
+    let mut bent = Vec::new();
+    for place in found.iter().filter(|place| !["", "/kind", "/apiVersion"].contains(&place.as_str())) {
+        for other in &others {
+            let mut object = object.clone();
+            *object.pointer_mut(place).unwrap() = other.clone();
+            bent.push(object);
+        }
+    }
+    bent
+}
+
+#[test]
+fn objects_that_are_bent_out_of_shape_are_no_reason_to_panic() {
+    let mut items = read_paths(&[path("tests/data/kai/differences.yaml"), path("tests/data/kai/dump.yaml")]).unwrap();
+    // A kind that makes pods, and differs in nothing.
+    let steps = json!([{"name": "a", "container": {"name": "c", "image": "i"}}]);
+    let workflow = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": {"entrypoint": "a", "templates": steps}});
+    items.push(Item { place: items[0].place.clone(), value: workflow });
+    let options = Options::standard();
+    let mut tried = 0;
+    for item in &items {
+        for value in bent(&item.value) {
+            let bent = [Item { place: item.place.clone(), value }];
+            let known = leftovers::Known { services: true, endpoints: true };
+            let told = kai::differences(&bent, &options).len() + settings::settings(&bent).len() + leftovers::webhooks(&bent, known).len() + leftovers::open_requests(&bent).len();
+            let forecast = forecast(&bent, &options);
+            let linted = check(&bent, Shown::by(&bent), &options).len();
+            assert!(told + linted < 200 && forecast.waiting.len() < 100);
+            tried += 1;
+        }
+    }
+    assert!(tried > 5_000, "{tried}");
 }

@@ -51,7 +51,7 @@ enum Part {
 fn part(finding: &Finding) -> Part {
     match finding.code {
         "UnsupportedFeature" => Part::Unsupported,
-        "WebhookLeftBehind" | "WebhookOfKai" | "GpuReservation" => Part::Leftover,
+        "WebhookLeftBehind" | "WebhookOfKai" | "GpuReservation" | "KaiRuns" => Part::Leftover,
         _ if finding.severity == Severity::Note => Part::Difference,
         _ => Part::Mistake,
     }
@@ -121,7 +121,7 @@ pub fn table(report: &Report<'_>) -> String {
     grouped(&report.of(Part::Unsupported), "Not supported yet", &mut page);
     settings(report, &mut page);
     requests(report, &mut page);
-    grouped(&report.of(Part::Leftover), "What KAI leaves behind", &mut page);
+    grouped(&report.of(Part::Leftover), "What there is of KAI besides", &mut page);
     everywhere(&mut page);
     let mistakes: Vec<Finding> = report.of(Part::Mistake).into_iter().cloned().collect();
     if !mistakes.is_empty() {

@@ -46,6 +46,11 @@ pub fn expand(service: &Workload<'_>, plan: &mut Plan) -> Result<(), ExpandProbl
     let least = min_scale(Object::Owner(&revision)).unwrap_or(1).max(1);
     let mut deployment = service.child_of("apps/v1", "Deployment", &format!("{name}-deployment"), &revision);
     let mut template = service.object.pointer(TEMPLATE).cloned().unwrap_or_default();
+    for field in ["/metadata", "/metadata/labels"] {
+        if template.pointer(field).is_some_and(|value| !value.is_object() && !value.is_null()) {
+            return Err(service.problem(&format!("{TEMPLATE}{field}"), "is no map"));
+        }
+    }
     if template.is_object() {
         template["metadata"]["labels"][keys::KNATIVE_REVISION] = json!(name);
         template["metadata"]["labels"]["serving.knative.dev/service"] = json!(service.name());

@@ -49,6 +49,9 @@ fn add(workflow: &Workload<'_>, plan: &mut Plan, template: &Value, name: String)
     let Some(mut container) = template.get("container").or_else(|| template.get("script")).cloned() else {
         return Ok(());
     };
+    if !container.is_object() {
+        return Err(workflow.problem("/spec/templates", format!("the container of {name} is no map")));
+    }
     container["name"] = json!("main");
     let spec = workflow.object.pointer("/spec").cloned().unwrap_or_default();
     let mut pod_spec = json!({"containers": [container], "restartPolicy": "Never"});

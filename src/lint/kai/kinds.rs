@@ -41,7 +41,7 @@ pub(super) fn cron_job_minimum(work: &Work<'_>) -> Found {
 /// Workers of a PyTorchJob: how many, and how many of them at least.
 fn workers(job: &Value) -> Option<(i64, i64)> {
     let specs = job["spec"]["pytorchReplicaSpecs"].as_object()?;
-    let replicas = |role: &str| specs.iter().find(|(name, _)| name.eq_ignore_ascii_case(role)).map(|(_, spec)| spec["replicas"].as_i64().unwrap_or(1));
+    let replicas = |role: &str| specs.iter().find(|(name, _)| name.eq_ignore_ascii_case(role)).map(|(_, spec)| spec["replicas"].as_i64().unwrap_or(1).max(0));
     let (masters, workers) = (replicas("master").unwrap_or(0), replicas("worker")?);
     let minimum = |pointer: &str| job.pointer(pointer).and_then(Value::as_i64);
     let all = masters.saturating_add(workers);

@@ -59,6 +59,29 @@ pub fn reservations(items: &[Item]) -> Vec<Finding> {
     items.iter().filter(is_one).map(|item| Finding::warning(item, "GpuReservation", "metadata.labels.app", message.to_owned())).collect()
 }
 
+/// KAI Scheduler's programs that run, by the label `app` of their pods.
+const PROGRAMS: [&str; 6] = ["kai-operator", "binder", "pod-grouper", "podgroup-controller", "queue-controller", "admission"];
+
+/// What of KAI Scheduler runs: two schedulers must not decide for one name.
+#[must_use]
+pub fn running(items: &[Item], scheduler: &str) -> Vec<Finding> {
+    let config = items.iter().find(|item| item.value["kind"] == "Config" && text(&item.value, "/apiVersion").starts_with("kai.scheduler/"));
+    let home = config.map(|config| text(&config.value, "/spec/namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or("kai-scheduler");
+    let mut findings = Vec::new();
+    for item in items.iter().filter(|item| item.value["kind"] == "Pod" && text(&item.value, "/metadata/namespace") == home && text(&item.value, "/status/phase") == "Running") {
+        let app = item.value["metadata"]["labels"][keys::APP].as_str().unwrap_or_default();
+        let message = if app.starts_with("kai-scheduler") {
+            format!("decides for {scheduler}, if that is its name: Berth needs another one until it is stopped")
+        } else if PROGRAMS.contains(&app) {
+            "goes on beside Berth until it is stopped (docs/migrate-from-kai.md says in which order)".to_owned()
+        } else {
+            continue;
+        };
+        findings.push(Finding::new(item, Severity::Note, "KaiRuns", "status.phase", message));
+    }
+    findings
+}
+
 /// What is known of the services that webhooks ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
