@@ -8,6 +8,7 @@ pub mod bind;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
+pub mod collector;
 pub mod explain;
 #[cfg(test)]
 mod fake_api;

@@ -9,9 +9,10 @@ use berth_api::keys;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
+use serde_json::Value;
 
 use super::YES;
-use crate::rbac;
+use crate::{collector, rbac};
 use crate::telemetry::{Metrics, TopologyMetrics, metrics_page};
 
 /// Arguments of `berth generate`.
@@ -46,6 +47,33 @@ enum What {
     },
     /// A page about every metric of `berth run` and `berth topology run`.
     MetricsDocs,
+    /// A collector of an InfiniBand fabric: a CronJob that runs ibnetdiscover and writes its dump into one ConfigMap.
+    Collector {
+        /// Namespace of everything.
+        #[arg(long, short, env = "BERTH_NAMESPACE", default_value = "berth")]
+        namespace: String,
+        /// Name of the CronJob and of its service account: one for each fabric.
+        #[arg(long, env = "BERTH_NAME", default_value = "berth-collector")]
+        name: String,
+        /// The ConfigMap.
+        #[arg(long, value_name = "NAME", env = "BERTH_CONFIG_MAP", default_value = "berth-fabric")]
+        config_map: String,
+        /// Image with a shell and ibnetdiscover (infiniband-diags).
+        #[arg(long, env = "BERTH_TOOLS_IMAGE")]
+        tools_image: String,
+        /// Image whose entry point is berth.
+        #[arg(long, env = "BERTH_IMAGE")]
+        image: String,
+        /// When, as cron writes it.
+        #[arg(long, env = "BERTH_SCHEDULE", default_value = "*/15 * * * *")]
+        schedule: String,
+        /// Label of the nodes that are on the fabric; may be given again.
+        #[arg(short = 'l', long, value_name = "KEY=VALUE", env = "BERTH_SELECTOR", value_delimiter = ',', value_parser = super::topology::pair)]
+        node_selector: Vec<(String, String)>,
+        /// The adapter that is on the fabric, and its port, where the first one is not: mlx5_4 or mlx5_4:1.
+        #[arg(long, value_name = "ADAPTER[:PORT]", env = "BERTH_ADAPTER")]
+        adapter: Option<String>,
+    },
     /// The rights that `berth run` needs: service account, roles and their bindings.
     Rbac {
         /// Namespace of the service account, and of the Lease.
@@ -122,13 +150,21 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
                 labels_first: *labels_first,
                 read_only: *read_only,
             };
-            for object in rbac::manifests(&options) {
-                writeln!(out, "---")?;
-                out.write_all(serde_saphyr::to_string(&object).context("a role can't be written as YAML")?.as_bytes())?;
-            }
-            Ok(YES)
+            objects(&rbac::manifests(&options), out)
+        }
+        What::Collector { namespace, name, config_map, tools_image, image, schedule, node_selector, adapter } => {
+            let adapter = adapter.as_deref();
+            objects(&collector::manifests(&collector::Options { namespace, name, config_map, tools_image, image, schedule, node_selector, adapter }), out)
         }
     }
+}
+
+fn objects(objects: &[Value], out: &mut dyn Write) -> Result<u8> {
+    for object in objects {
+        writeln!(out, "---")?;
+        out.write_all(serde_saphyr::to_string(object).context("an object can't be written as YAML")?.as_bytes())?;
+    }
+    Ok(YES)
 }
 
 fn crds(folder: Option<&Path>, out: &mut dyn Write) -> Result<u8> {

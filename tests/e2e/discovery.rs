@@ -163,3 +163,44 @@ async fn labels_follow_the_fabric_and_gangs_follow_the_labels() {
     assert_eq!(differ.status.code(), Some(1), "{differ:?}");
     assert!(String::from_utf8_lossy(&differ.stdout).contains(&format!("{TIER} is elsewhere, the fabric says {two}")), "{differ:?}");
 }
+
+/// The manifest is taken by the API server, and its account writes the dump with exactly the rights that it gets; what can't
+/// be read does not take the place of what can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_writes_one_config_map_and_nothing_else() {
+    let mut rig = Rig::bare(berth_harness::Options::default(), Vec::new()).await;
+    let berth = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_berth")).args(arguments).output().unwrap();
+    let manifests = berth(&["generate", "collector", "-n", &rig.namespace, "--tools-image", "tools", "--image", "berth", "-l", "fabric=a", "--adapter", "mlx5_4"]);
+    let text = String::from_utf8(manifests.stdout).unwrap();
+    let objects: Vec<Value> = text.split("---\n").filter(|object| !object.is_empty()).map(|object| serde_saphyr::from_str(object).unwrap()).collect();
+    assert_eq!(objects.len(), 4);
+    for object in &objects {
+        rig.create(object).await;
+    }
+    become_named(&mut rig, "berth-collector").await;
+    let kubeconfig = rig.kubeconfig.display().to_string();
+    let collect = |dump: &str, map: &str| berth(&["topology", "collect", "--dump", dump, "--config-map", map, "-n", &rig.namespace, "--kubeconfig", &kubeconfig]);
+    let dump = from();
+    let (_, dump) = dump.split_once('=').unwrap();
+    let written = collect(dump, "berth-fabric");
+    assert_eq!(String::from_utf8_lossy(&written.stdout).split(" bytes").next().unwrap().rsplit_once(", ").unwrap().0, format!("ConfigMap {}/berth-fabric: 119 hosts, 2 tiers", rig.namespace), "{written:?}");
+
+    let maps: Api<ConfigMap> = Api::namespaced(rig.client.clone(), &rig.namespace);
+    let packed = async || maps.get("berth-fabric").await.unwrap().binary_data.unwrap()["dump.gz"].0.clone();
+    let first = packed().await;
+    let mounted = rig.plane.log_path("dump.gz");
+    std::fs::write(&mounted, &first).unwrap();
+    let read = |from: &str| String::from_utf8(berth(&["topology", "discover", "--to", "graph", "--from", &format!("ibnetdiscover={from}")]).stdout).unwrap();
+    assert_eq!(read(&mounted.display().to_string()), read(dump), "what is mounted is the same fabric");
+
+    std::fs::write(&mounted, "ibwarn: mad_rpc_open_port: client_register failed\n").unwrap();
+    let broken = collect(&mounted.display().to_string(), "berth-fabric");
+    assert_eq!(broken.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("no Switch record"), "{broken:?}");
+    assert_eq!(packed().await, first);
+    // Once there is another one, it is nobody's business.
+    let other: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "other"}, "data": {"a": "b"}})).unwrap();
+    maps.create(&kube::api::PostParams::default(), &other).await.unwrap();
+    let refused = collect(dump, "other");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("forbidden"), "{refused:?}");
+}

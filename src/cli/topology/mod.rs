@@ -13,12 +13,15 @@ use crate::cluster::list;
 use crate::simulate::input::read_paths;
 
 mod apply;
+mod collect;
 mod discover;
 mod drift;
 mod keep;
 mod page;
 mod propose;
 mod report;
+
+pub(super) use propose::pair;
 
 /// Arguments of `berth topology`.
 #[derive(Debug, Args)]
@@ -39,6 +42,8 @@ enum Command {
     Run(keep::Arguments),
     /// Compare the labels of nodes with what `topology run` last discovered. Changes nothing.
     Drift(drift::Arguments),
+    /// Check what ibnetdiscover printed, and write it into a ConfigMap: the writing half of `berth generate collector`.
+    Collect(collect::Arguments),
     /// The rights of `topology apply` and `topology run`: an account of its own, apart from the scheduler's.
     Rbac {
         /// Namespace of the service account, and of the status ConfigMap.
@@ -55,6 +60,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8> {
         Command::Apply(arguments) => apply::run(arguments, out),
         Command::Run(arguments) => keep::run(arguments),
         Command::Drift(arguments) => drift::run(arguments, out),
+        Command::Collect(arguments) => collect::run(arguments, out),
         Command::Rbac { namespace } => write_yaml(out, &crate::rbac::labeller(namespace)).map(|()| YES),
     }
 }

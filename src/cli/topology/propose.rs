@@ -59,7 +59,8 @@ enum Output {
     Json,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+/// `KEY=VALUE`.
+pub(in super::super) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("allowed is KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -4,6 +4,7 @@
 //! headings, missing blank lines) and strictly where a link could be misread.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use super::Filter;
 use super::switches::Links;
@@ -40,6 +41,32 @@ pub fn read(text: &str, filter: &Filter) -> Result<Fabric, DiscoveryError> {
     fabric.findings.extend(notes.findings);
     fabric.findings.sort();
     Ok(fabric)
+}
+
+/// The same fabric in as few bytes as this reader needs: names of devices, and every link once, without what the dump repeats on
+/// both ends. For those who keep a dump where there is little room.
+///
+/// # Errors
+///
+/// Those of [`read`]: what can't be read is not worth keeping.
+pub fn compacted(text: &str) -> Result<String, DiscoveryError> {
+    read(text, &Filter::default())?;
+    let dump = parse(text)?;
+    let mut links: BTreeMap<&str, Vec<(u32, &End)>> = BTreeMap::new();
+    for (a, b) in &dump.links {
+        // Under the switch, unless only the other end has a record.
+        let (own, peer) = if dump.devices.contains_key(&b.0) { (b, a) } else { (a, b) };
+        links.entry(&own.0).or_default().push((own.1, peer));
+    }
+    let mut short = String::new();
+    for (id, description) in &dump.devices {
+        let kind = if id.starts_with("S-") { "Switch" } else if id.starts_with("H-") { "Ca" } else { "Rt" };
+        let _ = writeln!(short, "{kind} 0 \"{id}\" # \"{description}\"");
+        for (port, (peer, far)) in links.get(id.as_str()).into_iter().flatten() {
+            let _ = writeln!(short, "[{port}] \"{peer}\"[{far}]");
+        }
+    }
+    Ok(short)
 }
 
 fn parse(text: &str) -> Result<Dump, DiscoveryError> {

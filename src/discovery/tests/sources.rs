@@ -117,6 +117,20 @@ fn three_tiers_with_rails_come_out_as_they_were_made() {
 }
 
 #[test]
+fn a_compacted_dump_is_the_same_fabric() {
+    let filter = Filter { adapters: vec!["HCA-6".into()], ..Filter::default() };
+    let cut = &DUMP[..DUMP.len() / 2];
+    let cut = &cut[..cut.rfind("\n\n").unwrap()];
+    for text in [DUMP, cut, &dump(2, 3, 4, 2)] {
+        let short = ibnet::compacted(text).unwrap();
+        assert_eq!(ibnet::read(&short, &filter).unwrap(), ibnet::read(text, &filter).unwrap());
+        assert_eq!(ibnet::compacted(&short).unwrap(), short);
+        assert!(short.len() * 2 < text.len(), "{} of {}", short.len(), text.len());
+    }
+    assert!(ibnet::compacted("").is_err());
+}
+
+#[test]
 fn a_storage_rail_does_not_join_racks() {
     let mut text = dump(1, 3, 4, 2);
     text.push_str("vendid=0x2c9\nSwitch\t64 \"S-store\"\t\t# \"MF0;store:MQM9700/U1\" x\n");

@@ -109,6 +109,8 @@ impl Setup<'_> {
                 service_accounts.key.display(),
             ),
             flag("authorization-mode", "RBAC"),
+            // As installers set it: device plugins and collectors need it.
+            flag("allow-privileged", true),
             flag("max-requests-inflight", 4_000),
             flag("max-mutating-requests-inflight", 2_000),
         ];
