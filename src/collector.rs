@@ -6,6 +6,8 @@
 
 use serde_json::{Value, json};
 
+use crate::rbac::{granted, only, rule};
+
 /// The key of the ConfigMap under which the dump stands, compressed.
 pub const KEY: &str = "dump.gz";
 
@@ -33,29 +35,17 @@ pub struct Options<'a> {
 /// The objects to apply.
 #[must_use]
 pub fn manifests(options: &Options<'_>) -> Vec<Value> {
-    let Options { namespace, name, config_map, .. } = options;
-    let rbac = "rbac.authorization.k8s.io/v1";
+    let Options { namespace, name, config_map, .. } = *options;
     let own = json!({"name": name, "namespace": namespace});
-    let rule = |verbs: Value, names: Option<&str>| {
-        let mut rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs});
-        if let Some(name) = names {
-            rule["resourceNames"] = json!([name]);
-        }
-        rule
-    };
+    let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+    let maps = |verbs: &[&str]| rule("", &["configmaps"], verbs);
+    // What is created has no name yet, as far as rules are concerned.
+    let [role, binding] = granted("Role", name, Some(namespace), &[maps(&["create"]), only(maps(&["patch"]), config_map)], &subjects);
     vec![
         // No pod of this account gets a token unasked.
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own, "automountServiceAccountToken": false}),
-        json!({
-            "apiVersion": rbac, "kind": "Role", "metadata": own,
-            // What is created has no name yet, as far as rules are concerned.
-            "rules": [rule(json!(["create"]), None), rule(json!(["patch"]), Some(config_map))],
-        }),
-        json!({
-            "apiVersion": rbac, "kind": "RoleBinding", "metadata": own,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-        }),
+        role,
+        binding,
         json!({
             "apiVersion": "batch/v1", "kind": "CronJob", "metadata": own,
             "spec": {

@@ -37,20 +37,7 @@ const WATCH: &[&str] = &["list", "watch"];
 pub fn labeller(namespace: &str) -> Vec<Value> {
     let name = "berth-topology";
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-    let rbac = "rbac.authorization.k8s.io/v1";
-    let grants = |kind: &str, name: &str, namespace: Option<&str>, rules: Vec<Value>| {
-        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
-        let mut metadata = json!({"name": name});
-        if let Some(namespace) = namespace {
-            metadata["namespace"] = namespace.into();
-        }
-        [
-            json!({"apiVersion": rbac, "kind": kind, "metadata": metadata, "rules": rules}),
-            json!({"apiVersion": rbac, "kind": format!("{kind}Binding"), "metadata": metadata, "roleRef": reference, "subjects": subjects}),
-        ]
-    };
-    let mut own_map = rule("", &["configmaps"], &["get", "patch"]);
-    own_map["resourceNames"] = json!([name]);
+    let own_map = only(rule("", &["configmaps"], &["get", "patch"]), name);
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})];
     let everywhere = vec![
         rule("", &["nodes"], &["list", "watch", "patch"]),
@@ -58,10 +45,10 @@ pub fn labeller(namespace: &str) -> Vec<Value> {
         // Before keys of older generations are cleaned up: whose levels are they?
         rule("kueue.x-k8s.io", &["topologies"], &["list"]),
     ];
-    objects.extend(grants("ClusterRole", name, None, everywhere));
+    objects.extend(granted("ClusterRole", name, None, &everywhere, &subjects));
     // What is created has no name yet, as far as rules are concerned.
-    objects.extend(grants("Role", name, Some(namespace), vec![rule("", &["configmaps"], &["create"]), own_map]));
-    objects.extend(grants("Role", "berth-topology-events", Some("default"), vec![rule("", &["events"], &["create", "patch"])]));
+    objects.extend(granted("Role", name, Some(namespace), &[rule("", &["configmaps"], &["create"]), own_map], &subjects));
+    objects.extend(granted("Role", "berth-topology-events", Some("default"), &[rule("", &["events"], &["create", "patch"])], &subjects));
     objects
 }
 
@@ -98,8 +85,29 @@ fn owners() -> BTreeMap<&'static str, BTreeSet<String>> {
     owners
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+/// A rule about resources of one API group.
+pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// The rule for the object of this name alone.
+pub(crate) fn only(mut rule: Value, name: &str) -> Value {
+    rule["resourceNames"] = json!([name]);
+    rule
+}
+
+/// A Role in a namespace, or a ClusterRole, and the binding of the same name that grants it.
+pub(crate) fn granted(kind: &str, name: &str, namespace: Option<&str>, rules: &[Value], subjects: &Value) -> [Value; 2] {
+    let version = "rbac.authorization.k8s.io/v1";
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let mut metadata = json!({"name": name});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    [
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
+        json!({"apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata, "roleRef": reference, "subjects": subjects}),
+    ]
 }
 
 /// The rules of the ClusterRole.
@@ -164,50 +172,20 @@ fn only_reads(rule: &mut Value) -> bool {
 /// The objects to apply: a service account, its ClusterRole, and a Role for its Lease.
 #[must_use]
 pub fn manifests(options: &Options<'_>) -> Vec<Value> {
-    let Options { namespace, account, .. } = options;
-    let rbac = "rbac.authorization.k8s.io/v1";
+    let Options { namespace, account, .. } = *options;
     let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace}]);
-    let role = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": account});
-    let own = json!({"name": account, "namespace": namespace});
-    let lease = lease_name(options.scheduler_name);
-    let leases = |names: Value, verbs: Value| {
-        let mut rule = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
-        if !names.is_null() {
-            rule["resourceNames"] = names;
-        }
-        rule
-    };
-    let mut manifests = vec![
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}),
-        json!({
-            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": account}, "rules": cluster_rules(options),
-        }),
-        json!({
-            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": account},
-            "subjects": subjects, "roleRef": role("ClusterRole"),
-        }),
-    ];
+    let mut manifests = vec![json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}})];
+    manifests.extend(granted("ClusterRole", account, None, &cluster_rules(options), &subjects));
     if !options.read_only {
-        manifests.push(json!({
-            "apiVersion": rbac, "kind": "Role", "metadata": own,
-            // What is created has no name yet, as far as rules are concerned.
-            "rules": [leases(Value::Null, json!(["create"])), leases(json!([lease]), json!(["get", "update"]))],
-        }));
-        manifests.push(json!({
-            "apiVersion": rbac, "kind": "RoleBinding", "metadata": own, "subjects": subjects, "roleRef": role("Role"),
-        }));
+        let leases = |verbs: &[&str]| rule("coordination.k8s.io", &["leases"], verbs);
+        // What is created has no name yet, as far as rules are concerned.
+        let rules = [leases(&["create"]), only(leases(&["get", "update"]), &lease_name(options.scheduler_name))];
+        manifests.extend(granted("Role", account, Some(namespace), &rules, &subjects));
     }
     if let Some((namespace, map)) = options.defaults_map {
         // That one and no other, where it is.
-        let name = format!("{account}-kind-defaults");
-        let metadata = json!({"name": name, "namespace": namespace});
-        let mut rule = rule("", &["configmaps"], WATCH);
-        rule["resourceNames"] = json!([map]);
-        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
-        manifests.push(json!({"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": [rule]}));
-        manifests.push(json!({
-            "apiVersion": rbac, "kind": "RoleBinding", "metadata": metadata, "subjects": subjects, "roleRef": reference,
-        }));
+        let rules = [only(rule("", &["configmaps"], WATCH), map)];
+        manifests.extend(granted("Role", &format!("{account}-kind-defaults"), Some(namespace), &rules, &subjects));
     }
     manifests
 }

@@ -5,6 +5,7 @@
 //! had bound them. Then they are where they are.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_engine::facts::BindResult;
@@ -55,7 +56,7 @@ struct Waiting {
 pub struct Shadow {
     results: mpsc::UnboundedSender<Told>,
     directory: SharedDirectory,
-    metrics: std::sync::Arc<Metrics>,
+    metrics: Arc<Metrics>,
     waiting: Vec<Waiting>,
     counts: [u64; 4],
 }
@@ -63,7 +64,7 @@ pub struct Shadow {
 impl Shadow {
     /// Tells the engine through `results` what became of its decisions.
     #[must_use]
-    pub fn new(results: mpsc::UnboundedSender<Told>, directory: SharedDirectory, metrics: std::sync::Arc<Metrics>) -> Self {
+    pub fn new(results: mpsc::UnboundedSender<Told>, directory: SharedDirectory, metrics: Arc<Metrics>) -> Self {
         Self { results, directory, metrics, waiting: Vec::new(), counts: [0; 4] }
     }
 
@@ -90,8 +91,7 @@ impl Shadow {
         match command {
             Command::Bind { decision, .. } => {
                 let (decision, since) = (*decision, Instant::now());
-                let nodes: BTreeSet<&str> = decision.placements.iter().map(|placement| placement.node.as_str()).collect();
-                let ours = spread(&decision, &self.directory.lock(), nodes.into_iter());
+                let ours = planned(&decision, &self.directory.lock());
                 info!(
                     gang = %decision.gang.name, namespace = %decision.gang.namespace, pods = decision.placements.len(), on = %shown(&ours),
                     "dry run: would be placed",
@@ -116,9 +116,7 @@ impl Shadow {
     fn look(&mut self) {
         let directory = self.directory.clone();
         let directory = directory.lock();
-        let (ended, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(|one| has_ended(&one.decision, &directory));
-        self.waiting = waiting;
-        let ended: Vec<Waiting> = ended;
+        let ended: Vec<Waiting> = self.waiting.extract_if(.., |one| has_ended(&one.decision, &directory)).collect();
         for one in ended {
             self.compare(&one, &directory);
         }
@@ -127,7 +125,7 @@ impl Shadow {
     fn compare(&mut self, one: &Waiting, directory: &Directory) {
         let decision = &one.decision;
         let real: Vec<&str> = decision.placements.iter().filter_map(|placement| node_of(decision, &placement.pod_uid, directory)).collect();
-        let ours = spread(decision, directory, decision.placements.iter().map(|placement| placement.node.as_str()));
+        let ours = planned(decision, directory);
         let theirs = spread(decision, directory, real.iter().copied());
         let verdict = if real.len() < decision.placements.len() { Verdict::Gone } else { judge(&ours, &theirs) };
         self.counts[verdict as usize] += 1;
@@ -154,6 +152,11 @@ fn has_ended(decision: &Decision, directory: &Directory) -> bool {
     let Some(gang) = directory.gang(&decision.gang_uid) else { return true };
     let waits = |pod: &str| gang.members.get(pod).is_some_and(|member| member.node.is_none() && !member.leaving);
     !decision.placements.iter().any(|placement| waits(&placement.pod_uid))
+}
+
+/// Where Berth would have the decision's pods.
+fn planned(decision: &Decision, directory: &Directory) -> Spread {
+    spread(decision, directory, decision.placements.iter().map(|placement| placement.node.as_str()))
 }
 
 /// How many domains of each level these nodes are in, by the labels of the levels of the decision's topology.
@@ -192,7 +195,6 @@ fn shown(spread: &Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     use berth_engine::facts::{NodeFacts, ObjectKey};
     use berth_engine::outcome::{LevelQuality, Placement, Quality};

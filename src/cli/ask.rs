@@ -62,9 +62,14 @@ fn credentials(auth: AuthInfo) -> Result<AuthInfo> {
     Ok(AuthInfo { token, token_file, exec, auth_provider, ..AuthInfo::default() })
 }
 
+/// True for what a name of Kubernetes may be made of, which is what a path or parameter of the API may hold.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':'))
+}
+
 /// A name as it is in a path of the API.
 pub(super) fn plain(text: &str) -> Result<&str> {
-    if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':')) {
+    if !is_plain(text) {
         bail!("\"{text}\" is no name of Kubernetes: allowed are letters, digits, - and .");
     }
     Ok(text)

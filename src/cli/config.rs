@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::error::ErrorKind;
 use clap::{ArgMatches, Command};
 use serde_json::{Map, Value};
 
@@ -73,12 +72,12 @@ fn settings(command: &Command, file: &Path, text: &str) -> Result<Vec<(String, S
     }
     // Judged by itself first, so that a mistake is told of the file and not of the command line.
     match command.clone().try_get_matches_from(line) {
-        Err(error) if error.kind() != ErrorKind::DisplayHelp && error.kind() != ErrorKind::DisplayVersion => {
+        Err(error) => {
             let text = error.to_string();
             let sentence = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             bail!("{name}: {sentence}")
         }
-        _ => Ok(settings),
+        Ok(_) => Ok(settings),
     }
 }
 
@@ -119,6 +118,7 @@ mod tests {
             ("bind-concurrency: [1]", "bind-concurrency is [1]; allowed is one word"),
             ("log-json: maybe", "log-json is maybe; allowed is true or false"),
             ("config: other.yaml", "config is no flag"),
+            ("help: true", "help is no flag"),
             ("compat: kai\ndefault-topology: t", "cannot be used with"),
             ("a: b: c", "berth.yaml is not YAML"),
         ] {

@@ -101,7 +101,7 @@ enum What {
         #[arg(long, env = "BERTH_LABELS_FIRST")]
         labels_first: bool,
         /// For `berth run --dry-run`, which writes nothing.
-        #[arg(long, env = "BERTH_READ_ONLY", value_parser = clap::builder::FalseyValueParser::new())]
+        #[arg(long, env = "BERTH_READ_ONLY", value_parser = FalseyValueParser::new())]
         read_only: bool,
     },
 }

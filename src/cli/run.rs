@@ -240,6 +240,25 @@ async fn labels_first(client: &Client) -> bool {
     }
 }
 
+/// Names the rights that are missing, while everything else starts: nothing waits for the answer.
+fn look_at_rights(arguments: &Arguments, client: Client, metrics: Arc<Metrics>, labels_first: bool) {
+    let namespace = lease_namespace(arguments, &client).to_owned();
+    let (scheduler_name, api) = (leader_of(arguments), arguments.api_address.is_some());
+    tokio::spawn(async move {
+        let options = rbac::Options {
+            namespace: &namespace,
+            account: "",
+            scheduler_name: &scheduler_name,
+            owners: &[],
+            defaults_map: None,
+            api,
+            labels_first,
+            read_only: false,
+        };
+        rights::check(&client, &options, &metrics).await;
+    });
+}
+
 async fn start(
     arguments: &Arguments,
     client: Client,
@@ -262,18 +281,8 @@ async fn start(
     let map = map.0.as_ref().zip(map.1.as_ref()).map(|(namespace, name)| ObjectKey::new(namespace, name));
     let store = Store::new(&arguments.scheduler_name, directory.clone()).compat_kai(compat_kai).defaults_map(map).node_pool(arguments.pool.pool());
     let labels_first = labels_first(&client).await;
-    let rights = rbac::Options {
-        namespace: lease_namespace(arguments, &client),
-        account: "",
-        scheduler_name: &leader_of(arguments),
-        owners: &[],
-        defaults_map: None,
-        api: arguments.api_address.is_some(),
-        labels_first,
-        read_only: false,
-    };
     if !arguments.dry_run {
-        rights::check(&client, &rights, &metrics).await;
+        look_at_rights(arguments, client.clone(), Arc::clone(&metrics), labels_first);
     }
     let binder = if arguments.dry_run {
         tokio::spawn(Shadow::new(result_sender, directory.clone(), Arc::clone(&metrics)).run(commands))

@@ -162,14 +162,15 @@ impl Watch {
 
     /// Asks the server whether it has the kind, in which of the versions that are read.
     async fn probe(&mut self) -> Probe {
+        let own = self.gvk.version.clone();
         let versions = if self.gvk.group == core_group::API_GROUP && self.gvk.kind == "PodGroup" {
-            core_group::VERSIONS.map(str::to_owned).to_vec()
+            &core_group::VERSIONS[..]
         } else {
-            vec![self.gvk.version.clone()]
+            &[own.as_str()]
         };
         let mut answer = Probe::Absent;
         for version in versions {
-            answer = self.probe_version(&version).await;
+            answer = self.probe_version(version).await;
             if !matches!(answer, Probe::Absent) {
                 break;
             }
@@ -181,7 +182,7 @@ impl Watch {
         let gvk = GroupVersionKind::gvk(&self.gvk.group, version, &self.gvk.kind);
         let found = discovery::pinned_kind(&self.client, &gvk).await;
         if let Err(kube::Error::Api(status)) = &found {
-            self.refused |= self.access.refused(&self.gvk.kind, status.code, &status.message);
+            self.note(status);
         }
         match found {
             Ok((resource, _)) => Probe::Present(resource),
@@ -257,7 +258,7 @@ impl Watch {
             _ => None,
         };
         if let Some(status) = status {
-            self.refused |= self.access.refused(&self.gvk.kind, status.code, &status.message);
+            self.note(status);
         }
         match status.map(|status| status.code) {
             Some(404) => Some(Ended::Absent),
@@ -269,6 +270,11 @@ impl Watch {
                 None
             }
         }
+    }
+
+    /// A no of the server may be one that ends the process when it lasts.
+    fn note(&mut self, status: &kube::core::Status) {
+        self.refused |= self.access.refused(&self.gvk.kind, status.code, &status.message);
     }
 
     fn count_error(&mut self, error: &str) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::fabric::Fabric;
-use crate::names::{Known, Match};
+use crate::names::{KnownNodes, Match};
 use crate::node::Node;
 use crate::out::labels::{Keys, Patch, labels};
 
@@ -96,18 +96,14 @@ pub fn drift(fabric: &Fabric, keys: Keys, nodes: &[Node]) -> Drift {
 
 /// What the source said of nodes that it left out.
 fn reasons(fabric: &Fabric, nodes: &[Node]) -> BTreeMap<String, String> {
-    let known = Known::new(nodes.iter().map(|node| node.name.as_str()));
-    let by_instance: BTreeMap<&str, &str> = nodes.iter().filter(|node| !node.instance().is_empty()).map(|node| (node.instance(), node.name.as_str())).collect();
+    let known = KnownNodes::new(nodes);
     let mut reasons = BTreeMap::new();
     // These two are what `for_nodes` itself makes of a missing node.
     for finding in fabric.findings.iter().filter(|finding| !["NotANode", "NotInFabric"].contains(&finding.kind)) {
-        let of = match by_instance.get(finding.subject.as_str()) {
-            Some(node) => vec![(*node).to_owned()],
-            None => match known.find(&finding.subject) {
-                Match::Node(node) => vec![node],
-                Match::Ambiguous(nodes) => nodes,
-                Match::Nobody => Vec::new(),
-            },
+        let of = match known.find(&finding.subject) {
+            Match::Node(node) => vec![node],
+            Match::Ambiguous(nodes) => nodes,
+            Match::Nobody => Vec::new(),
         };
         for node in of {
             reasons.entry(node).or_insert_with(|| format!("was left out: {} {}", finding.subject, finding.message));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::names::{KnownNodes, Match};
 use crate::weights::{Measurement, Weight};
 
 /// A host and where it is.
@@ -143,20 +144,17 @@ impl Fabric {
     /// Only these hosts, by their nodes' names; what is no node, and nodes that are nowhere, are noted.
     #[must_use]
     pub fn for_nodes(mut self, nodes: &[crate::Node]) -> Self {
-        let known = crate::names::Known::new(nodes.iter().map(|node| node.name.as_str()));
-        let by_instance: BTreeMap<&str, &str> =
-            nodes.iter().filter(|node| !node.instance().is_empty()).map(|node| (node.instance(), node.name.as_str())).collect();
+        let known = KnownNodes::new(nodes);
         let hosts = std::mem::take(&mut self.hosts);
         let mut fabric = self;
         let mut nobody = Vec::new();
         for (name, host) in hosts {
-            let found = by_instance.get(name.as_str()).map_or_else(|| known.find(&name), |node| crate::names::Match::Node((*node).to_owned()));
-            match found {
-                crate::names::Match::Node(node) => {
+            match known.find(&name) {
+                Match::Node(node) => {
                     fabric.hosts.insert(node, host);
                 }
-                crate::names::Match::Nobody => nobody.push(name),
-                crate::names::Match::Ambiguous(nodes) => {
+                Match::Nobody => nobody.push(name),
+                Match::Ambiguous(nodes) => {
                     fabric.find("Ambiguous", &name, format!("several nodes have this name without its domain: {}", nodes.join(", ")));
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::node::Node;
+
 /// The longest value that a label may have.
 pub const MAX_VALUE: usize = 63;
 
@@ -93,6 +95,26 @@ impl Known {
             [one] => Match::Node(one.clone()),
             _ => Match::Ambiguous(found),
         }
+    }
+}
+
+/// Finds nodes by what a source calls them: an instance of a cloud, or a host's name.
+pub(crate) struct KnownNodes<'a> {
+    names: Known,
+    instances: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> KnownNodes<'a> {
+    /// An index over nodes.
+    pub(crate) fn new(nodes: &'a [Node]) -> Self {
+        let names = Known::new(nodes.iter().map(|node| node.name.as_str()));
+        let instances = nodes.iter().filter(|node| !node.instance().is_empty()).map(|node| (node.instance(), node.name.as_str()));
+        Self { names, instances: instances.collect() }
+    }
+
+    /// The node that is meant.
+    pub(crate) fn find(&self, name: &str) -> Match {
+        self.instances.get(name).map_or_else(|| self.names.find(name), |node| Match::Node((*node).to_owned()))
     }
 }
 

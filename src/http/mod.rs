@@ -66,7 +66,12 @@ struct App {
 }
 
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    match app.metrics.render() {
+    page(app.metrics.render())
+}
+
+/// Metrics as a page.
+fn page(rendered: Result<String, prometheus::Error>) -> impl IntoResponse {
+    match rendered {
         Ok(text) => (StatusCode::OK, [("content-type", "text/plain; version=0.0.4")], text),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], error.to_string()),
     }
@@ -105,15 +110,7 @@ pub async fn serve_metrics<R>(listener: tokio::net::TcpListener, render: R) -> s
 where
     R: Fn() -> Result<String, prometheus::Error> + Clone + Send + Sync + 'static,
 {
-    let metrics = move || {
-        let render = render.clone();
-        async move {
-            match render() {
-                Ok(text) => (StatusCode::OK, [("content-type", "text/plain; version=0.0.4")], text),
-                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], error.to_string()),
-            }
-        }
-    };
+    let metrics = move || std::future::ready(page(render()));
     let well = || async { "ok\n" };
     let router = Router::new().route("/metrics", get(metrics)).route("/livez", get(well)).route("/healthz", get(well));
     axum::serve(listener, router).await

@@ -117,10 +117,15 @@ pub fn check(items: &[Item], shown: Shown, options: &Options) -> Vec<Finding> {
     findings
 }
 
+/// The API group of an `apiVersion`.
+fn group_of(version: &str) -> &str {
+    version.split_once('/').map_or("", |(group, _)| group)
+}
+
 fn of_kind<'a>(items: &'a [Item], group: &str, kind: &str) -> Vec<&'a Item> {
     let is_meant = |item: &&Item| {
         let version = item.value["apiVersion"].as_str().unwrap_or_default();
-        item.value["kind"] == kind && version.split_once('/').map_or("", |(group, _)| group) == group
+        item.value["kind"] == kind && group_of(version) == group
     };
     items.iter().filter(is_meant).collect()
 }

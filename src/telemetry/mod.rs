@@ -257,11 +257,7 @@ impl Metrics {
             rights_missing: t.gauge("berth_rights_missing", "Rights of `berth generate rbac` that the account does not have, as seen at the start")?,
             status_dropped: t.counter("berth_status_dropped_total", "Status writes dropped because too many were waiting")?,
             rows: t.rows,
-            registry: {
-                #[cfg(target_os = "linux")]
-                t.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-                t.registry
-            },
+            registry: with_process(t.registry)?,
         };
         metrics.show_zeros();
         Ok(metrics)
@@ -344,6 +340,13 @@ impl Metrics {
     pub fn render(&self) -> Result<String, prometheus::Error> {
         rendered(&self.registry)
     }
+}
+
+/// The registry with what is customary about the process itself, where that can be read.
+fn with_process(registry: Registry) -> Result<Registry, prometheus::Error> {
+    #[cfg(target_os = "linux")]
+    registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+    Ok(registry)
 }
 
 /// Everything in a registry, in the text format of Prometheus.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::{Row, Table, rendered};
+use super::{Row, Table, rendered, with_process};
 
 /// How the labels and the Topology stand after a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,11 +70,7 @@ impl TopologyMetrics {
             topology: t.gauge("berth_topology_as_it_should_be", "1 when the Topology has the levels of the fabric, else 0")?,
             last_success: t.float_gauge("berth_topology_last_success_timestamp_seconds", "When all was as it should be for the last time")?,
             rows: t.rows,
-            registry: {
-                #[cfg(target_os = "linux")]
-                t.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-                t.registry
-            },
+            registry: with_process(t.registry)?,
         })
     }
 

@@ -1,12 +1,11 @@
 //! The API of the running scheduler on a real cluster: reviews by a real API server, tokens of real accounts.
 
-use std::net::TcpListener;
 use std::process::Output;
 
 use berth_harness::NodeSpec;
 use serde_json::{Value, json};
 
-use crate::rig::{RACK, Rig, SOON, ZONE};
+use crate::rig::{RACK, Rig, SOON, ZONE, free_address};
 use crate::rights::{become_account, become_named, generated_with};
 
 /// Two racks of two nodes in one zone.
@@ -55,7 +54,7 @@ async fn the_running_scheduler_answers_each_what_they_may_see() {
     let admin = rig.kubeconfig.clone();
     become_account(&mut rig).await;
     rig.log = Some(rig.plane.log_path("berth"));
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free_address();
     rig.start_berth_with(&["--api-address", &address]);
     rig.ready().await;
     let scheduler = format!("http://{address}");

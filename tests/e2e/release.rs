@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_harness::wait_for;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::config::Kubeconfig;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::rig::{SOON, free_address, http};
+use crate::rig::{SOON, free_address, http, terminate};
+use crate::rights::write_kubeconfig;
 
 /// The namespace of the releases.
 pub(crate) const NAMESPACE: &str = "berth-system";
@@ -227,29 +227,13 @@ impl Worker {
 
     /// A kubeconfig with a token of the pod's account.
     async fn account(&self, pod: &Pod, spec: &Value) -> PathBuf {
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
-        let namespace = pod.metadata.namespace.as_deref().unwrap();
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        let account = spec["serviceAccountName"].as_str().unwrap();
-        let answer: Value = accounts.create_subresource("token", account, &PostParams::default(), &request).await.unwrap();
-        let admin = Kubeconfig::read_from(&self.admin).unwrap();
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": admin.clusters[0].cluster}],
-            "users": [{"name": "u", "user": {"token": answer["status"]["token"]}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
-        });
         let path = self.file(pod.metadata.name.as_deref().unwrap(), "kubeconfig");
-        std::fs::write(&path, config.to_string()).unwrap();
+        let account = (pod.metadata.namespace.as_deref().unwrap(), spec["serviceAccountName"].as_str().unwrap());
+        write_kubeconfig(&self.client, &self.admin, account, &path).await;
         path
     }
 }
 
 fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-}
-
-/// SIGTERM.
-fn terminate(child: &Child) {
-    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
 }

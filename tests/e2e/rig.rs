@@ -134,8 +134,7 @@ impl Rig {
     /// SIGTERM; gives the exit code.
     pub(crate) fn stop_berth(&mut self) -> Option<i32> {
         let mut child = self.berth.take().unwrap();
-        let status = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
-        assert!(status.success());
+        terminate(&child);
         child.wait().unwrap().code()
     }
 
@@ -370,6 +369,11 @@ pub(crate) async fn http(address: &str, path: &str) -> String {
         Ok(text)
     };
     tokio::task::spawn_blocking(ask).await.unwrap().unwrap_or_default()
+}
+
+/// SIGTERM.
+pub(crate) fn terminate(child: &Child) {
+    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
 }
 
 pub(crate) fn free_address() -> String {

@@ -1,12 +1,13 @@
 //! Berth with the rights of `berth generate rbac`: exactly these are enough, and one that is missing is named.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use berth_harness::wait_for;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::Api;
+use kube::{Api, Client};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
@@ -34,18 +35,24 @@ pub(crate) async fn become_account(rig: &mut Rig) {
 
 /// Makes it run as a service account of the rig's namespace.
 pub(crate) async fn become_named(rig: &mut Rig, account: &str) {
+    let path = rig.plane.kubeconfig_path().with_file_name(format!("{account}.kubeconfig"));
+    write_kubeconfig(&rig.client, rig.plane.kubeconfig_path(), (&rig.namespace, account), &path).await;
+    rig.kubeconfig = path;
+}
+
+/// A kubeconfig for the administrator's cluster with a token of a service account, by its namespace and name.
+pub(crate) async fn write_kubeconfig(client: &Client, admin: &Path, (namespace, account): (&str, &str), path: &Path) {
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
-    let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(rig.client.clone(), &rig.namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let answer: Value = accounts.create_subresource("token", account, &PostParams::default(), &request).await.unwrap();
-    let admin = Kubeconfig::read_from(rig.plane.kubeconfig_path()).unwrap();
+    let admin = Kubeconfig::read_from(admin).unwrap();
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": admin.clusters[0].cluster}],
         "users": [{"name": "u", "user": {"token": answer["status"]["token"]}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": rig.namespace}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
     });
-    rig.kubeconfig = rig.plane.kubeconfig_path().with_file_name(format!("{account}.kubeconfig"));
-    std::fs::write(&rig.kubeconfig, config.to_string()).unwrap();
+    std::fs::write(path, config.to_string()).unwrap();
 }
 
 fn is_about_jobs(rule: &Value) -> bool {

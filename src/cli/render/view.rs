@@ -22,7 +22,7 @@ const MAX_EXPLAINED: usize = 50;
 const TRIALS: u32 = 24;
 
 /// How work is called that is not known.
-const OTHERS: &str = "other work";
+pub const OTHERS: &str = "other work";
 
 /// Decisions that are listed, the latest.
 const MAX_DECISIONS: usize = 200;

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use berth_discovery::drift::Outside;
 use berth_discovery::{Drift, Node, drift, record};
 use clap::Args;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -81,7 +82,7 @@ fn table(drift: &Drift, nodes: usize, with: &str) -> String {
     };
     let keys = |node: &String| drift.line(node).split("; ").map(|part| format!("\n    {part}")).collect::<String>();
     part("DIFFERENT", drift.differs.keys().map(|node| format!("  {node}{}\n", keys(node))).collect());
-    let outside = |(node, outside): (&String, &berth_discovery::drift::Outside)| {
+    let outside = |(node, outside): (&String, &Outside)| {
         let what = if outside.accelerated { " (has accelerators)" } else { "" };
         let bears = if outside.bears.is_empty() { String::new() } else { format!("; bears {} labels all the same", outside.bears.len()) };
         format!("  {node}{what} {}{bears}\n", outside.why)
@@ -94,7 +95,11 @@ fn document(drift: &Drift) -> Value {
     let label = |label: &berth_discovery::drift::Difference| json!({ "has": label.has, "wanted": label.wanted });
     let differs: BTreeMap<&String, BTreeMap<&String, Value>> =
         drift.differs.iter().map(|(node, labels)| (node, labels.iter().map(|(key, value)| (key, label(value))).collect())).collect();
-    let outside: BTreeMap<&String, Value> =
-        drift.outside.iter().map(|(node, outside)| (node, json!({ "why": outside.why, "accelerated": outside.accelerated, "bears": outside.bears }))).collect();
+    let outside: BTreeMap<&String, Value> = drift.outside.iter().map(|(node, outside)| (node, self::outside(outside))).collect();
     json!({ "apiVersion": "berth.scheduler/v1alpha1", "kind": "TopologyDrift", "same": drift.same, "differs": differs, "outside": outside })
+}
+
+/// A node that the fabric does not know, for programs.
+pub(super) fn outside(outside: &Outside) -> Value {
+    json!({ "why": outside.why, "accelerated": outside.accelerated, "bears": outside.bears })
 }

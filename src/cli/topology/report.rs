@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::apply::{Done, Standing};
+use super::drift;
 use crate::grouping::expand::short_hash;
 use crate::telemetry::Look;
 
@@ -261,8 +262,7 @@ fn status_of(done: &Done, last: Option<&Written>) -> BTreeMap<String, String> {
     }
     let differs: BTreeMap<&String, String> = done.failed.keys().take(MOST_NODES).map(|node| (node, done.drift.line(node))).collect();
     let errors: BTreeMap<&String, &String> = done.failed.iter().take(MOST_NODES).collect();
-    let unlabelled: BTreeMap<&String, Value> =
-        outside.iter().take(MOST_NODES).map(|(node, outside)| (node, json!({ "why": outside.why, "accelerated": outside.accelerated, "bears": outside.bears }))).collect();
+    let unlabelled: BTreeMap<&String, Value> = outside.iter().take(MOST_NODES).map(|(node, outside)| (node, drift::outside(outside))).collect();
     let (state, wanted) = match &done.topology {
         Standing::NotAsked => ("NotAsked", None),
         Standing::AsItShouldBe { .. } => ("AsItShouldBe", None),

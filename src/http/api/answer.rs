@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::mask::{Mask, Sees};
 use super::refusal::Refusal;
+use crate::cli::ask::is_plain;
 use crate::cli::render::explanation::{self, Explained, Explanation};
 use crate::cli::render::queues::{self, View};
 use crate::cli::render::view;
@@ -57,7 +58,7 @@ pub(super) struct WantedQueue {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= MAX_NAME && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':'))
+    is_plain(text) && text.len() <= MAX_NAME
 }
 
 /// Refuses parameters that mean nothing here.

@@ -11,7 +11,7 @@ use berth_engine::remedy::{DomainRoom, Remedies, Remedy};
 use berth_engine::world::World;
 
 use crate::cli::render::explanation::{Before, Explained};
-use crate::cli::render::view::{Eyes, of_queue};
+use crate::cli::render::view::{Eyes, OTHERS, of_queue};
 
 /// Levels whose domains everybody may know: claims and selectors of every user name them.
 const PUBLIC: [&str; 4] = [
@@ -102,7 +102,7 @@ impl<'a> Mask<'a> {
     fn reason(&mut self, reason: &Reason) -> Reason {
         let detail = match reason.code {
             // The namespace and name of the gang that took the room.
-            Code::Preempted if !self.sees.work_of(reason.detail.split('/').next().unwrap_or_default()) => "other work".to_owned(),
+            Code::Preempted if !self.sees.work_of(reason.detail.split('/').next().unwrap_or_default()) => OTHERS.to_owned(),
             _ => self.text(&reason.detail),
         };
         Reason {
@@ -161,7 +161,7 @@ impl<'a> Mask<'a> {
             return before.clone();
         }
         let gang = self.world.gang_report(&before.uid);
-        Before { name: gang.map_or_else(|| "other work".to_owned(), |gang| of_queue(&gang.queue)), ..before.clone() }
+        Before { name: gang.map_or_else(|| OTHERS.to_owned(), |gang| of_queue(&gang.queue)), ..before.clone() }
     }
 
     fn node_names(&mut self, names: &[String]) -> Vec<String> {

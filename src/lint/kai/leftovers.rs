@@ -100,23 +100,31 @@ impl Known {
     }
 }
 
+/// The webhooks of a configuration.
+fn hooks(object: &Value) -> impl Iterator<Item = &Value> {
+    object["webhooks"].as_array().into_iter().flatten()
+}
+
+/// The rules of all of them.
+fn rules(object: &Value) -> impl Iterator<Item = &Value> {
+    hooks(object).flat_map(|hook| hook["rules"].as_array().into_iter().flatten())
+}
+
 /// True for a webhook configuration of KAI Scheduler.
 #[must_use]
 pub fn is_webhook(object: &Value) -> bool {
     if !WEBHOOKS.contains(&text(object, "/kind")) {
         return false;
     }
-    let rules = object["webhooks"].as_array().into_iter().flatten().flat_map(|hook| hook["rules"].as_array().into_iter().flatten());
-    let mut groups = rules.flat_map(|rule| rule["apiGroups"].as_array().into_iter().flatten()).filter_map(Value::as_str);
+    let mut groups = rules(object).flat_map(|rule| rule["apiGroups"].as_array().into_iter().flatten()).filter_map(Value::as_str);
     NAMES.contains(&text(object, "/metadata/name")) || groups.any(|group| GROUPS.contains(&group))
 }
 
 /// Namespace and name of every service that these configurations ask.
 #[must_use]
 pub fn services(object: &Value) -> Vec<(String, String)> {
-    let hooks = object["webhooks"].as_array().into_iter().flatten();
     let service = |hook: &Value| (text(hook, "/clientConfig/service/namespace").to_owned(), text(hook, "/clientConfig/service/name").to_owned());
-    let mut services: Vec<_> = hooks.map(service).filter(|(_, name)| !name.is_empty()).collect();
+    let mut services: Vec<_> = hooks(object).map(service).filter(|(_, name)| !name.is_empty()).collect();
     services.sort();
     services.dedup();
     services
@@ -127,7 +135,7 @@ pub fn services(object: &Value) -> Vec<(String, String)> {
 pub fn webhooks(items: &[Item], known: Known) -> Vec<Finding> {
     let mut findings = Vec::new();
     for item in items.iter().filter(|item| is_webhook(&item.value)) {
-        let closed = item.value["webhooks"].as_array().into_iter().flatten().any(|hook| hook["failurePolicy"] != "Ignore");
+        let closed = hooks(&item.value).any(|hook| hook["failurePolicy"] != "Ignore");
         if !closed {
             continue;
         }
@@ -165,8 +173,7 @@ fn dead(items: &[Item], known: Known, namespace: &str, name: &str) -> Option<&'s
 
 /// The resources that it judges.
 fn judged(object: &Value) -> String {
-    let rules = object["webhooks"].as_array().into_iter().flatten().flat_map(|hook| hook["rules"].as_array().into_iter().flatten());
-    let mut resources: Vec<&str> = rules.flat_map(|rule| rule["resources"].as_array().into_iter().flatten()).filter_map(Value::as_str).collect();
+    let mut resources: Vec<&str> = rules(object).flat_map(|rule| rule["resources"].as_array().into_iter().flatten()).filter_map(Value::as_str).collect();
     resources.sort_unstable();
     resources.dedup();
     resources.join(", ")

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::keys;
 use serde_json::Value;
 
-use super::super::{Finding, Severity, derived, pod_templates};
+use super::super::{Finding, Severity, derived, group_of, pod_templates};
 use crate::simulate::input::Item;
 use crate::simulate::objects::text;
 
@@ -77,7 +77,7 @@ pub(super) fn all(items: &[Item]) -> Vec<Work<'_>> {
         let is_made = value["kind"] == "Pod" && value["metadata"]["ownerReferences"].is_array();
         if !is_made {
             let templates: Vec<_> = pod_templates(value);
-            works.push(Work { item, group: group_of(value).to_owned(), kind: text(value, "/kind").to_owned(), own: &value["metadata"]["annotations"], templates });
+            works.push(Work { item, group: group_of(text(value, "/apiVersion")).to_owned(), kind: text(value, "/kind").to_owned(), own: &value["metadata"]["annotations"], templates });
             continue;
         }
         // One pod speaks for all that its owner made.
@@ -92,11 +92,6 @@ pub(super) fn all(items: &[Item]) -> Vec<Work<'_>> {
     works
 }
 
-/// The API group of an object.
-fn group_of(value: &Value) -> &str {
-    text(value, "/apiVersion").split_once('/').map_or("", |(group, _)| group)
-}
-
 /// Group and kind of the top owner: as the PodGroup notes it, or the pod's own owner.
 fn top_owner(pod: &Value, pod_group: &Value) -> (String, String) {
     let noted = pod_group["metadata"]["annotations"][keys::TOP_OWNER_METADATA].as_str().unwrap_or_default();
@@ -105,5 +100,5 @@ fn top_owner(pod: &Value, pod_group: &Value) -> (String, String) {
         return (group, kind);
     }
     let version = text(pod, "/metadata/ownerReferences/0/apiVersion");
-    (version.split_once('/').map_or("", |(group, _)| group).to_owned(), text(pod, "/metadata/ownerReferences/0/kind").to_owned())
+    (group_of(version).to_owned(), text(pod, "/metadata/ownerReferences/0/kind").to_owned())
 }
